@@ -1,0 +1,56 @@
+"""Options that several commands share, and what they load."""
+
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from app.cli.exits import Exit
+from app.configuration import DEFAULT_FILE, ConfigurationError, load_settings
+from app.settings import Settings
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="Configuration file [default: config.toml if present]"),
+]
+ToolsOption = Annotated[
+    Path | None, typer.Option("--tools", "-t", help="Folder of the tools [default: tools]")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs")]
+
+errors = Console(stderr=True, highlight=False)
+out = Console(highlight=False)
+
+
+def config_file(config: Path | None) -> Path | None:
+    """The file that is read: the given one, or the default where there is one."""
+    if config is not None:
+        return config
+    return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
+
+
+def tool_flags(tools: Path | None, **server: Any) -> dict[str, dict[str, Any]]:
+    """Command line values by section; None means not given."""
+    flags: dict[str, dict[str, Any]] = {
+        "server": {key: value for key, value in server.items() if value is not None}
+    }
+    if tools is not None:
+        flags["tools"] = {"directory": str(tools)}
+    return {section: keys for section, keys in flags.items() if keys}
+
+
+def load_or_exit(config: Path | None, flags: dict[str, dict[str, Any]]) -> Settings:
+    """Settings, or every problem on standard error and exit code 3."""
+    try:
+        return load_settings(config, flags=flags)
+    except ConfigurationError as error:
+        for problem in error.problems:
+            errors.print(f"[red]error[/red] {problem}", markup=True, soft_wrap=True)
+        raise typer.Exit(Exit.CONFIGURATION) from None
+
+
+def fail(message: str, code: Exit) -> NoReturn:
+    """Say why, and end with this exit code."""
+    errors.print(f"[red]error[/red] {message}", soft_wrap=True)
+    raise typer.Exit(code)

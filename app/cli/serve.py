@@ -1,0 +1,132 @@
+"""``serve``: run the server, in one process or several."""
+
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Annotated, Any
+
+import structlog
+import typer
+
+from app.cli.exits import Exit
+from app.cli.options import (
+    ConfigOption,
+    ToolsOption,
+    config_file,
+    fail,
+    load_or_exit,
+    tool_flags,
+)
+from app.http.serving import bind, make_server
+from app.observability.logs import configure_logging
+from app.server import create_app
+from app.settings import Settings
+
+log = structlog.get_logger()
+RESTART_PAUSE_S = 1.0
+
+
+def serve(
+    config: ConfigOption = None,
+    tools: ToolsOption = None,
+    host: Annotated[str | None, typer.Option(help="Address to bind")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to bind; 0 picks a free one")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that share the port")] = 1,
+    reload: Annotated[
+        bool | None, typer.Option("--reload/--no-reload", help="Notice changes of tools")
+    ] = None,
+    log_format: Annotated[
+        str | None, typer.Option(help="Form of log lines: auto, json or pretty")
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="Mildest level: debug, info, warning or error")
+    ] = None,
+) -> None:
+    """Serve the tools over HTTP until SIGTERM or Ctrl+C."""
+    flags = tool_flags(tools, host=host, port=port)
+    if reload is not None:
+        flags.setdefault("tools", {})["reload"] = reload
+    for key, value in (("format", log_format), ("level", log_level)):
+        if value is not None:
+            flags.setdefault("logging", {})[key] = value
+    settings = load_or_exit(config, flags)
+    if workers > 1 and not settings.secrets.keys:
+        fail(
+            "--workers above 1 needs [secrets] keys: a cursor that one worker signs must be "
+            "readable by the next",
+            Exit.CONFIGURATION,
+        )
+    if not Path(settings.tools.directory).is_dir():
+        fail(f"the tools folder {settings.tools.directory} does not exist", Exit.TOOLS)
+    try:
+        listener = bind(settings.server)
+    except OSError as error:
+        address = f"{settings.server.host}:{settings.server.port}"
+        fail(f"cannot listen on {address}: {error.strerror}", Exit.BIND)
+    if workers == 1:
+        run_worker(settings, config_file(config), flags, listener)
+    else:
+        _supervise(workers, settings, config_file(config), flags, listener)
+
+
+def run_worker(
+    settings: Settings,
+    config: Path | None,
+    flags: dict[str, dict[str, Any]],
+    listener: socket.socket,
+) -> None:
+    """One process that serves."""
+    configure_logging(settings.logging.level, settings.logging.format)
+    app = create_app(settings, config=config, flags=flags)
+
+    def listening(host: str, port: int) -> None:
+        shown = f"[{host}]" if ":" in host else host
+        service = app.service
+        log.info(
+            "listening",
+            url=f"http://{shown}:{port}/mcp",
+            tools=len(service.registry.catalog.tools) if service is not None else 0,
+            pid=os.getpid(),
+        )
+
+    server = make_server(app, settings.server, on_drain=app.drain, on_listening=listening)
+    server.run(sockets=[listener])
+    log.info("stopped")
+
+
+def _supervise(
+    count: int,
+    settings: Settings,
+    config: Path | None,
+    flags: dict[str, dict[str, Any]],
+    listener: socket.socket,
+) -> None:
+    """Keep several workers running; end them together."""
+    configure_logging(settings.logging.level, settings.logging.format)
+    context = multiprocessing.get_context("spawn")
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    signal.signal(signal.SIGINT, lambda *_: stopping.set())
+
+    def start() -> SpawnProcess:
+        process = context.Process(target=run_worker, args=(settings, config, flags, listener))
+        process.start()
+        return process
+
+    workers = [start() for _ in range(count)]
+    while not stopping.wait(RESTART_PAUSE_S):
+        for index, worker in enumerate(workers):
+            if not worker.is_alive():
+                log.error("worker_died", pid=worker.pid, exit_code=worker.exitcode)
+                workers[index] = start()
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.join(settings.server.shutdown_grace_s * 2)
+        if worker.is_alive():
+            log.error("worker_killed", pid=worker.pid)
+            worker.kill()

@@ -1,0 +1,238 @@
+"""Reads ``config.toml`` and the environment into ``Settings``, and explains what is wrong."""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from app.settings import RESERVED_SECTIONS, Settings, ToolOverride
+
+ENV_PREFIX: Final = "MCP__"
+DEFAULT_FILE: Final = Path("config.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with the configuration.
+
+    Attributes:
+        key: Path of the key, for example ``server.port``.
+        source: The file or environment variable that it came from.
+    """
+
+    key: str
+    message: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.key}: {self.message}" if self.key else self.message
+
+
+class ConfigurationError(Exception):
+    """The configuration cannot be used. ``problems`` has every reason."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+def load_settings(
+    file: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Settings:
+    """Settings from a file, overlaid by the environment, overlaid by command line flags.
+
+    Args:
+        file: The TOML file; None for ``config.toml`` if there is one.
+        environ: Default: the environment of the process.
+        flags: Section to key to value, from the command line; they win.
+
+    Raises:
+        ConfigurationError: With every problem found.
+    """
+    values: dict[str, Any] = {}
+    source = "the defaults"
+    if file is not None or DEFAULT_FILE.is_file():
+        file = file or DEFAULT_FILE
+        values, source = _read_toml(file), str(file)
+    sources: dict[str, str] = {}
+    problems = _overlay_environment(values, os.environ if environ is None else environ, sources)
+    for section, keys in (flags or {}).items():
+        for key, value in keys.items():
+            _table(values, section)[key] = value
+            sources[f"{section}.{key}"] = "command line"
+    problems += _reserved(values, source)
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        problems += [
+            _explain(detail, values, source, sources)
+            for detail in error.errors(include_url=False, include_context=False)
+        ]
+    if problems:
+        raise ConfigurationError(problems)
+    return settings
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigurationError(
+            [Problem("", f"{file}: cannot be read: {error.strerror}", str(file))]
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            [Problem("", f"{file}: not valid TOML: {error}", str(file))]
+        ) from None
+
+
+def _table(values: dict[str, Any], section: str) -> dict[str, Any]:
+    table = values.setdefault(section, {})
+    return table if isinstance(table, dict) else {}
+
+
+def _overlay_environment(
+    values: dict[str, Any], environ: Mapping[str, str], sources: dict[str, str]
+) -> list[Problem]:
+    """Put ``MCP__SECTION__KEY`` variables over the file's values.
+
+    Lists and tables are written as JSON; so may any value be. ``MCP__OVERRIDES__NAME__KEY``
+    names a tool in upper case with ``_`` for ``.`` and ``-``; the registry matches it.
+    """
+    problems = []
+    for variable, text in sorted(environ.items()):
+        if not variable.startswith(ENV_PREFIX):
+            continue
+        path = variable.removeprefix(ENV_PREFIX).lower().split("__")
+        if len(path) < 2 or not all(path):
+            problems.append(
+                Problem(variable, "is not of the form MCP__SECTION__KEY", "environment")
+            )
+            continue
+        if path[0] not in Settings.model_fields and path[0] not in RESERVED_SECTIONS:
+            problems.append(
+                Problem(path[0], _unknown("section", path[0], Settings), f"environment {variable}")
+            )
+            continue
+        node = values
+        for step in path[:-1]:
+            node = _table(node, step)
+        node[path[-1]] = _environment_value(path, text)
+        sources[".".join(path)] = f"environment {variable}"
+    return problems
+
+
+def _environment_value(path: Sequence[str], text: str) -> Any:
+    """JSON where it is JSON and the key is not a plain string; else the text itself."""
+    section = Settings.model_fields.get(path[0])
+    model = section.annotation if section else None
+    if isinstance(model, type) and issubclass(model, BaseModel) and len(path) == 2:
+        field = model.model_fields.get(path[1])
+        if field is not None and field.annotation in (str, str | None, Path):
+            return text
+        if field is not None and text[:1] != "[" and "tuple" in str(field.annotation):
+            return [item.strip() for item in text.split(",") if item.strip()]
+    if "settings" in path:
+        # A tool's own settings: text unless it is plainly JSON data.
+        return _json(text) if text[:1] in "[{" else text
+    return _json(text)
+
+
+def _json(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+def _reserved(values: dict[str, Any], source: str) -> list[Problem]:
+    problems = []
+    for section, meaning in RESERVED_SECTIONS.items():
+        if values.pop(section, None):
+            problems.append(
+                Problem(
+                    section,
+                    f"this version does not serve {meaning}, and ignoring the section could leave "
+                    "open what it is meant to close; remove it",
+                    source,
+                )
+            )
+    return problems
+
+
+def _explain(
+    detail: ErrorDetails, values: dict[str, Any], source: str, sources: Mapping[str, str]
+) -> Problem:
+    path = [str(step) for step in detail["loc"]]
+    key = ".".join(path)
+    if not path:  # about sections together; the sentence names them
+        return Problem("", detail["msg"].removeprefix("Value error, "), source)
+    where = next((sources[k] for k in (key, ".".join(path[:2])) if k in sources), source)
+    if path[:1] == ["overrides"] and (dotted := _unquoted_name(path, values)):
+        return Problem(
+            f"overrides.{dotted}",
+            f'the name of this tool has a dot, so the table must be quoted: [overrides."{dotted}"]',
+            where,
+        )
+    if detail["type"] == "extra_forbidden":
+        kind = "section" if len(path) == 1 else "key"
+        return Problem(key, _unknown(kind, path[-1], _model_at(path[:-1])), where)
+    message = detail["msg"].removeprefix("Value error, ")
+    field = _field_at(path)
+    default = f" ({field.description})" if field is not None and field.description else ""
+    return Problem(key, message[:1].lower() + message[1:] + default, where)
+
+
+def _unquoted_name(path: Sequence[str], values: Mapping[str, Any]) -> str | None:
+    """``[overrides.finance.convert]`` parses as nested tables: the full dotted name, if so."""
+    if len(path) < 3:
+        return None
+    node: Any = values.get("overrides", {}).get(path[1])
+    names = [path[1]]
+    for step in path[2:]:
+        node = node.get(step) if isinstance(node, Mapping) else None
+        if not isinstance(node, Mapping) or step in ToolOverride.model_fields:
+            break
+        names.append(step)
+    # A further table that holds keys of an override is a name that was not quoted.
+    while isinstance(node, Mapping) and len(node) == 1:
+        ((step, child),) = node.items()
+        if step in ToolOverride.model_fields or not isinstance(child, Mapping):
+            break
+        names.append(step)
+        node = child
+    return ".".join(names) if len(names) > 1 else None
+
+
+def _model_at(path: Sequence[str]) -> type[BaseModel] | None:
+    model: Any = Settings
+    if path[:1] == ["overrides"]:
+        return ToolOverride if len(path) == 2 else None
+    for step in path:
+        field = model.model_fields.get(step)
+        model = field.annotation if field is not None else None
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            return None
+    return model  # type: ignore[no-any-return]  # narrowed by the loop
+
+
+def _field_at(path: Sequence[str]) -> Any:
+    model = _model_at(path[:-1])
+    return model.model_fields.get(path[-1]) if model is not None else None
+
+
+def _unknown(kind: str, name: str, model: type[BaseModel] | None) -> str:
+    known = sorted(model.model_fields) if model is not None else []
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f'; did you mean "{close[0]}"?' if close else ""
+    return f"unknown {kind}{hint} Known: {', '.join(known)}." if known else f"unknown {kind}"

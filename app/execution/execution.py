@@ -1,0 +1,224 @@
+"""A running call: what it has said, how it ended, and who waits for it."""
+
+import asyncio
+import math
+import threading
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final
+
+from app.protocol.inbound import Call
+from app.protocol.messages import log_message, progress
+from app.protocol.schema import LOG_LEVELS
+
+MAX_PENDING: Final = 64
+"""Notifications that wait to be sent; beyond that, progress is coalesced and logs are dropped."""
+
+BURST: Final = 32
+INTERVAL_S: Final = 0.05
+"""After a burst of progress values, one in this time is sent: the newest."""
+
+
+_Progress = tuple[float, float | None, str | None]
+
+
+class Outcome(Enum):
+    """How a call ended, for logs and metrics."""
+
+    OK = "ok"
+    TOOL_ERROR = "tool_error"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    INTERNAL_ERROR = "internal_error"
+
+
+class Execution:
+    """One call of one tool. Every method but ``progress`` and ``log`` belongs to the event loop.
+
+    Args:
+        deadline: Instant of ``loop.time()``.
+
+    Attributes:
+        result: The encoded result object once it ended, else None.
+        headers: Response headers that repeat the mirrored parameters.
+        error_id: What a generic error told the caller, for the log.
+    """
+
+    __slots__ = (
+        "_coalesced",
+        "_deadline",
+        "_last_progress",
+        "_level",
+        "_loop",
+        "_next_progress_at",
+        "_of_thread",
+        "_on_cancel",
+        "_pending",
+        "_progress_count",
+        "_scheduled",
+        "_thread",
+        "_token",
+        "_waiter",
+        "cancelled",
+        "error_id",
+        "headers",
+        "outcome",
+        "result",
+    )
+
+    def __init__(self, call: Call, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
+        self._loop = loop
+        self._deadline = deadline
+        self._thread = threading.get_ident()
+        self._token = call.meta.progress_token
+        level = call.meta.log_level
+        self._level = LOG_LEVELS.index(level) if level is not None else None
+        self._pending: deque[bytes] = deque()
+        self._last_progress: float = -math.inf
+        self._progress_count = 0
+        self._next_progress_at = 0.0
+        self._coalesced: _Progress | None = None
+        self._of_thread: _Progress | None = None
+        self._scheduled = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._on_cancel: Callable[[], None] | None = None
+        self.cancelled = False
+        self.result: bytes | None = None
+        self.outcome = Outcome.OK
+        self.error_id: str | None = None
+        self.headers: list[tuple[bytes, bytes]] = []
+
+    # What the door that carries the answer uses.
+
+    async def wait(self, until: float | None) -> None:
+        """Return when the call ended, has something to say, or at ``until`` (``loop.time()``)."""
+        if self.result is not None or self.cancelled or self._pending:
+            return
+        waiter = self._waiter = self._loop.create_future()
+        timer = self._loop.call_at(until, _wake, waiter) if until is not None else None
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+
+    @property
+    def has_notifications(self) -> bool:
+        return bool(self._pending)
+
+    def take_notifications(self) -> list[bytes]:
+        """What the tool has said since the last time, encoded."""
+        taken = list(self._pending)
+        self._pending.clear()
+        return taken
+
+    def cancel(self) -> None:
+        """The caller has gone: stop the work as soon as practical and send nothing more."""
+        if self.result is None and not self.cancelled:
+            self.cancelled = True
+            self.outcome = Outcome.CANCELLED
+            if self._on_cancel is not None:
+                self._on_cancel()
+            self._wake()
+
+    # What the executor uses.
+
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        self._on_cancel = callback
+
+    def finish(self, result: bytes, outcome: Outcome) -> None:
+        """The call ended; later endings are ignored."""
+        if self.result is None and not self.cancelled:
+            self._flush_progress()
+            self.result = result
+            self.outcome = outcome
+            self._wake()
+
+    # What the tool's Context uses, from the loop or from a thread.
+
+    @property
+    def remaining_s(self) -> float:
+        return max(0.0, self._deadline - self._loop.time())
+
+    def progress(self, done: float, total: float | None, message: str | None) -> None:
+        _check_number("done", done)
+        if total is not None:
+            _check_number("total", total)
+        if message is not None and not isinstance(message, str):
+            raise TypeError("message must be text")
+        if self._token is None:
+            return
+        if threading.get_ident() == self._thread:
+            self._progress(done, total, message)
+            return
+        # A thread may report a million times; the loop is told of the newest value once.
+        self._of_thread = (done, total, message)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon_threadsafe(self._progress_of_thread)
+
+    def log(self, level: str, data: Any, logger: str | None) -> None:
+        if level not in LOG_LEVELS:
+            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
+        if self._level is None or LOG_LEVELS.index(level) < self._level:
+            return
+        if len(self._pending) >= MAX_PENDING:
+            return
+        message = log_message(level, data, logger)
+        if threading.get_ident() == self._thread:
+            self._say(message)
+        else:
+            self._loop.call_soon_threadsafe(self._say, message)
+
+    # Inside.
+
+    def _progress_of_thread(self) -> None:
+        self._scheduled = False
+        newest, self._of_thread = self._of_thread, None
+        if newest is not None:
+            self._progress(*newest)
+
+    def _progress(self, done: float, total: float | None, message: str | None) -> None:
+        # Progress, "Progress Flow": each value must be larger than the one before.
+        if done <= self._last_progress or self.result is not None or self._token is None:
+            return
+        self._last_progress = done
+        now = self._loop.time()
+        if self._progress_count >= BURST and now < self._next_progress_at:
+            if self._coalesced is None:
+                self._loop.call_at(self._next_progress_at, self._flush_progress)
+            self._coalesced = (done, total, message)
+            return
+        self._coalesced = None
+        self._progress_count += 1
+        self._next_progress_at = now + INTERVAL_S
+        self._say(progress(self._token, done, total, message))
+
+    def _flush_progress(self) -> None:
+        newest, self._coalesced = self._coalesced, None
+        if newest is not None and self.result is None and self._token is not None:
+            self._next_progress_at = self._loop.time() + INTERVAL_S
+            self._say(progress(self._token, *newest))
+
+    def _say(self, message: bytes) -> None:
+        if self.result is None and not self.cancelled and len(self._pending) < MAX_PENDING:
+            self._pending.append(message)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            _wake(self._waiter)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite")

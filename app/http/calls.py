@@ -1,0 +1,67 @@
+"""Carries a running tool call to its client: one JSON object, or a stream once it must be one."""
+
+import asyncio
+
+from app.execution.execution import Execution
+from app.http.disconnect import watch_disconnect
+from app.http.gate import Accepts
+from app.http.responses import Receive, Response, Scope, event
+from app.protocol.inbound import Call
+from app.protocol.jsonrpc import result_response
+from app.settings import ExecutionSettings
+
+
+async def carry_call(
+    execution: Execution,
+    call: Call,
+    scope: Scope,
+    receive: Receive,
+    accepts: Accepts,
+    response: Response,
+    settings: ExecutionSettings,
+) -> None:
+    """Send what the tool says and how it ends. A client that goes cancels the call."""
+    response.add_headers(execution.headers)
+    unwatch = watch_disconnect(scope, receive, execution.cancel)
+    try:
+        if accepts.stream:
+            await _until_done(execution, response, settings)
+        else:
+            while execution.result is None and not execution.cancelled:
+                execution.take_notifications()  # a client of JSON alone cannot get them
+                await execution.wait(None)
+    except asyncio.CancelledError:
+        execution.cancel()
+        raise
+    finally:
+        unwatch()
+    if execution.result is None:
+        response.disconnected()
+        return
+    message = result_response(call.id, execution.result)
+    if response.is_streaming or not accepts.json:
+        await response.finish(message)
+    else:
+        await response.json(message)
+
+
+async def _until_done(
+    execution: Execution, response: Response, settings: ExecutionSettings
+) -> None:
+    loop = asyncio.get_running_loop()
+    speak_at = loop.time() + settings.silence_s
+    while True:
+        await execution.wait(speak_at)
+        if execution.cancelled:
+            return
+        if notifications := execution.take_notifications():
+            await response.notify(b"".join(map(event, notifications)))
+        elif execution.result is None and loop.time() >= speak_at:
+            if response.is_streaming:
+                await response.keep_alive()
+            else:
+                await response.open_stream()
+        if execution.result is not None and not execution.has_notifications:
+            return
+        if response.is_streaming:
+            speak_at = loop.time() + settings.keep_alive_s

@@ -1,0 +1,136 @@
+"""uvicorn's HTTP/1.1 connection with the bounds that it lacks, and a word when a client goes.
+
+uvicorn alone takes heads of megabytes and waits for ever for the rest of one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from app.http.disconnect import DISCONNECT_EXTENSION
+from app.protocol.errors import HeadersTooLarge, InvalidRequest, ProtocolError, RequestTimeout
+from app.protocol.jsonrpc import error_response
+
+SWEEP_S: Final = 1.0
+
+
+class Connection(HttpToolsProtocol):
+    """One client connection. ``bounded`` makes a class with limits."""
+
+    max_header_bytes: int
+    request_timeout_s: float
+
+    _head_bytes = 0
+    _unparsed_bytes = 0
+    _in_head = True
+    _refused = False
+    _arriving_since: float | None = None
+    _on_disconnect: Callable[[], None] | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._arriving_since = self.loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        super().data_received(data)
+        # The parser tells of whole lines only; a line without end is counted as it comes in.
+        if self._in_head:
+            self._unparsed_bytes += len(data)
+            if self._unparsed_bytes > self.max_header_bytes and not self._refused:
+                self._refuse(self._head_is_too_large())
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+        self._head_bytes = 0
+        self._unparsed_bytes = 0
+        self._arriving_since = self.loop.time()
+        self.scope["extensions"] = {DISCONNECT_EXTENSION: self._watch}  # type: ignore[typeddict-item]
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._head_bytes += len(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._head_bytes += len(name) + len(value) + 4
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._unparsed_bytes = 0
+        if self._head_bytes > self.max_header_bytes and not self._refused:
+            self._refuse(self._head_is_too_large())
+        if not self._refused:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._arriving_since = None
+        if not self._refused:
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._on_disconnect = None
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._arriving_since = None
+        callback, self._on_disconnect = self._on_disconnect, None
+        super().connection_lost(exc)
+        if callback is not None:
+            callback()
+
+    def send_400_response(self, msg: str) -> None:
+        if not self._refused:
+            self._refuse(InvalidRequest("This is not an HTTP/1.1 request."))
+
+    def check_deadline(self, now: float) -> None:
+        """Refuse a request whose head or body takes too long to arrive."""
+        since = self._arriving_since
+        if since is not None and now - since > self.request_timeout_s:
+            self._arriving_since = None
+            if self._has_begun():
+                self._refuse(
+                    RequestTimeout(f"The request did not arrive within {self.request_timeout_s:g} s.")
+                )
+            else:
+                self.transport.close()
+
+    def _has_begun(self) -> bool:
+        return (self._head_bytes > 0 or self._unparsed_bytes > 0) and (
+            self.cycle is None or not self.cycle.response_started
+        )
+
+    def _watch(self, callback: Callable[[], None] | None) -> None:
+        self._on_disconnect = callback
+
+    def _head_is_too_large(self) -> ProtocolError:
+        return HeadersTooLarge(f"The request head is larger than {self.max_header_bytes} bytes.")
+
+    def _refuse(self, error: ProtocolError) -> None:
+        """Answer without the application and close."""
+        self._refused = True
+        body = error_response(None, error)
+        self.transport.write(
+            STATUS_LINE[error.http_status]
+            + b"content-type: application/json\r\nconnection: close\r\n"
+            + b"content-length: %d\r\n\r\n" % len(body)
+            + body
+        )
+        self.transport.close()
+
+
+def bounded(*, max_header_bytes: int, request_timeout_s: float) -> type[Connection]:
+    """A connection class with these limits."""
+    limits: dict[str, Any] = {
+        "max_header_bytes": max_header_bytes,
+        "request_timeout_s": request_timeout_s,
+    }
+    return type("BoundedConnection", (Connection,), limits)

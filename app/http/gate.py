@@ -1,0 +1,245 @@
+"""Refuses cheaply what no handler should see: Host, Origin, method, media types, size.
+
+Also answers CORS preflights, which carry no credentials and so come before authentication.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+from app.http.responses import Headers
+from app.protocol.errors import (
+    Forbidden,
+    MethodNotAllowed,
+    MisdirectedRequest,
+    NotAcceptable,
+    PayloadTooLarge,
+    Refusal,
+    UnsupportedMediaType,
+)
+from app.protocol.headers import PARAM_PREFIX, HeaderMap, is_token
+from app.settings import ServerSettings, is_loopback_host
+
+ALLOW: Final = "POST, OPTIONS"
+_ALLOWED_HEADERS: Final = frozenset(
+    {
+        b"accept",
+        b"authorization",
+        b"content-type",
+        b"last-event-id",
+        b"mcp-method",
+        b"mcp-name",
+        b"mcp-protocol-version",
+        b"mcp-session-id",
+    }
+)
+_EXPOSED_HEADERS: Final = b"Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_MAX_REQUESTED_HEADERS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Accepts:
+    """Which kinds of response the client takes."""
+
+    json: bool
+    stream: bool
+
+
+class Gate:
+    """The checks of one deployment.
+
+    Args:
+        settings: Host names, origins and bounds.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        public = urlsplit(settings.public_url) if settings.public_url else None
+        hosts = [*settings.allowed_hosts, settings.host]
+        origins = [*settings.allowed_origins]
+        if public is not None:
+            hosts.append(public.hostname or "")
+            origins.append(f"{public.scheme}://{public.netloc}")
+        self._max_body_bytes = settings.max_body_bytes
+        self._any_host = "*" in hosts
+        self._hosts = frozenset(host.strip("[]").lower() for host in hosts)
+        self._host_suffixes = tuple(host[1:].lower() for host in hosts if host.startswith("*."))
+        self._any_origin = "*" in origins
+        self._origins = frozenset(filter(None, map(normal_origin, origins)))
+        self._loopback_origins = settings.is_loopback
+        # Bounded, and keyed by what a client sends: a flood of names only evicts other names.
+        self._host_is_allowed = lru_cache(maxsize=256)(self._check_host)
+        self._origin_is_allowed = lru_cache(maxsize=256)(self._check_origin)
+
+    def check_sender(self, headers: HeaderMap) -> Headers:
+        """Host and Origin. Returns the CORS headers that the response needs.
+
+        Raises:
+            MisdirectedRequest: The Host is not one of this server's.
+            Forbidden: The Origin may not call (Streamable HTTP, "Security & Endpoint").
+        """
+        host = headers.get(b"host", b"")
+        if not self._any_host and (b"host" in headers.repeated or not self._host_is_allowed(host)):
+            raise MisdirectedRequest(
+                "The Host header does not name this server. If it should, add the name to "
+                "[server] allowed_hosts or set public_url."
+            )
+        origin = headers.get(b"origin")
+        if origin is None:
+            return ()
+        if b"origin" in headers.repeated or not self._origin_is_allowed(origin):
+            raise Forbidden(
+                "The Origin may not call this server. If it should, add it to "
+                "[server] allowed_origins."
+            )
+        return (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", _EXPOSED_HEADERS),
+            (b"vary", b"Origin"),
+        )
+
+    def preflight(self, headers: HeaderMap) -> Headers:
+        """Headers of the answer to a CORS preflight.
+
+        Any ``Mcp-Param-<token>`` that is asked for is allowed: the answer must not tell which
+        parameters hidden tools have.
+
+        Raises:
+            MethodNotAllowed: It is not a preflight.
+        """
+        if b"origin" not in headers or b"access-control-request-method" not in headers:
+            raise MethodNotAllowed(f"This endpoint takes {ALLOW}.", allow=ALLOW)
+        wanted = headers.get(b"access-control-request-headers", b"").lower().split(b",")
+        names = [name.strip() for name in wanted[:_MAX_REQUESTED_HEADERS]]
+        allowed = [
+            name
+            for name in names
+            if name in _ALLOWED_HEADERS
+            or (name.startswith(PARAM_PREFIX) and is_token(name[len(PARAM_PREFIX) :]))
+        ]
+        return (
+            (b"access-control-allow-methods", b"POST"),
+            (b"access-control-allow-headers", b", ".join(allowed)),
+            (b"access-control-max-age", b"600"),
+        )
+
+    def check_method(self, method: str) -> None:
+        """Only POST (Streamable HTTP: GET and DELETE belong to earlier revisions).
+
+        Raises:
+            MethodNotAllowed: Anything else.
+        """
+        if method != "POST":
+            raise MethodNotAllowed(
+                f"The MCP endpoint takes POST, not {method[:16]}; send one JSON-RPC message per "
+                "request.",
+                allow=ALLOW,
+            )
+
+    def check_media(self, headers: HeaderMap) -> Accepts:
+        """Media types and the announced size.
+
+        Raises:
+            Refusal: 406, 413 or 415.
+        """
+        if not is_json(headers.get(b"content-type", b"")):
+            raise UnsupportedMediaType("The Content-Type must be application/json.")
+        encoding = headers.get(b"content-encoding")
+        if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
+            raise UnsupportedMediaType("Content-Encoding is not supported; send the body as it is.")
+        length = headers.get(b"content-length")
+        if length is not None and (not length.isdigit() or int(length[:20]) > self._max_body_bytes):
+            raise self.too_large()
+        accepts = negotiate(headers.get(b"accept", b""))
+        if not (accepts.json or accepts.stream):
+            raise NotAcceptable(
+                "The Accept header fits nothing that this server sends; list application/json and "
+                "text/event-stream."
+            )
+        return accepts
+
+    def too_large(self) -> Refusal:
+        """The refusal of a body beyond the bound."""
+        return PayloadTooLarge(f"The body is larger than {self._max_body_bytes} bytes.")
+
+    @property
+    def max_body_bytes(self) -> int:
+        return self._max_body_bytes
+
+    def _check_host(self, value: bytes) -> bool:
+        name = host_name(value.decode("latin-1"))
+        return (
+            name in self._hosts
+            or is_loopback_host(name)
+            or (bool(name) and name.endswith(self._host_suffixes))
+        )
+
+    def _check_origin(self, value: bytes) -> bool:
+        origin = normal_origin(value.decode("latin-1"))
+        if origin is None:
+            return False
+        if self._any_origin or origin in self._origins:
+            return True
+        return self._loopback_origins and is_loopback_host(urlsplit(origin).hostname or "")
+
+
+def host_name(value: str) -> str:
+    """The name in a Host header, in lower case, without port and brackets."""
+    value = value.strip().lower()
+    if value.startswith("["):
+        return value[1:].partition("]")[0]
+    return value.partition(":")[0]
+
+
+def normal_origin(value: str) -> str | None:
+    """``scheme://host:port`` in lower case with the port spelled out; None if it is no origin."""
+    try:
+        parts = urlsplit(value.strip())
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.scheme or not parts.hostname or parts.path or parts.query or parts.fragment:
+        return None
+    if parts.username is not None or value.strip().endswith(("?", "#")):
+        return None
+    if port is None:
+        port = _DEFAULT_PORTS.get(parts.scheme)
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}:{port}"
+
+
+@lru_cache(maxsize=256)
+def is_json(content_type: bytes) -> bool:
+    """Whether a Content-Type is ``application/json``, with any parameters."""
+    return content_type.partition(b";")[0].strip().lower() == b"application/json"
+
+
+@lru_cache(maxsize=256)
+def negotiate(accept: bytes) -> Accepts:
+    """What an Accept header takes; an empty one takes everything (RFC 9110, section 12.5.1)."""
+    if not accept.strip():
+        return Accepts(json=True, stream=True)
+    quality: dict[bytes, bool] = {}
+    for item in accept.lower().split(b","):
+        media, *parameters = (part.strip() for part in item.split(b";"))
+        quality[media] = not any(_is_zero(parameter) for parameter in parameters)
+
+    def takes(kind: bytes, sub: bytes) -> bool:
+        # The most specific range decides.
+        for media in (kind + b"/" + sub, kind + b"/*", b"*/*"):
+            if media in quality:
+                return quality[media]
+        return False
+
+    return Accepts(json=takes(b"application", b"json"), stream=takes(b"text", b"event-stream"))
+
+
+def _is_zero(parameter: bytes) -> bool:
+    name, _, value = parameter.partition(b"=")
+    if name.strip() != b"q":
+        return False
+    try:
+        return float(value) <= 0
+    except ValueError:
+        return False

@@ -1,0 +1,59 @@
+"""Carries a subscription to its listener."""
+
+import asyncio
+
+from app.http.disconnect import watch_disconnect
+from app.http.responses import Receive, Response, Scope, event
+from app.methods.router import Subscription
+from app.methods.subscriptions import Hub, Stream
+from app.protocol.inbound import Call
+from app.protocol.messages import ServerMessages, acknowledged, tools_list_changed
+
+
+async def carry_subscription(
+    subscription: Subscription,
+    call: Call,
+    scope: Scope,
+    receive: Receive,
+    response: Response,
+    hub: Hub,
+    messages: ServerMessages,
+) -> None:
+    """Acknowledge, then tell of changes until the client goes or the server ends the stream.
+
+    Raises:
+        Unavailable: Before the acknowledgement, when every place is taken.
+    """
+    acknowledgement = event(acknowledged(call.id, subscription.kinds))
+    if not subscription.kinds:
+        # Nothing was honoured: an open stream would only hold a socket.
+        await response.notify(acknowledgement)
+        await response.finish(messages.listen_result(call.id))
+        return
+    stream = hub.open()
+    unwatch = watch_disconnect(scope, receive, stream.task.cancel)
+    try:
+        await response.notify(acknowledgement)
+        await _tell(stream, call, response)
+        await response.finish(messages.listen_result(call.id))
+    finally:
+        unwatch()
+        hub.close(stream)
+
+
+async def _tell(stream: Stream, call: Call, response: Response) -> None:
+    loop = asyncio.get_running_loop()
+    changed = event(tools_list_changed(call.id))
+    while True:
+        stream.quiet_since = loop.time()
+        await stream.wait()
+        stream.writing_since = loop.time()
+        if stream.changed:
+            stream.changed = False
+            await response.notify(changed)
+        elif stream.quiet and not stream.closing:
+            await response.keep_alive()
+        stream.quiet = False
+        stream.writing_since = None
+        if stream.closing and not stream.changed:
+            return

@@ -1,0 +1,71 @@
+"""The one log line of a request: what was asked and how it ended, never what was said."""
+
+import time
+
+import structlog
+
+from app.observability.logs import printable
+from app.protocol.errors import ProtocolError
+from app.protocol.inbound import Call
+from app.protocol.schema import RequestId
+
+log = structlog.get_logger()
+
+
+class RequestRecord:
+    """Collects what the log line says.
+
+    Args:
+        address: Of the client, where it is known.
+    """
+
+    __slots__ = ("_address", "_call", "_code", "_start", "error_id", "id", "method", "outcome")
+
+    def __init__(self, address: str | None) -> None:
+        self._address = address
+        self._start = time.perf_counter()
+        self._call: Call | None = None
+        self._code: int | None = None
+        self.id: RequestId | None = None
+        self.method: str | None = None
+        self.outcome = "ok"
+        self.error_id: str | None = None
+
+    def call(self, call: Call) -> None:
+        """The request passed the checks of its envelope and headers."""
+        self._call = call
+        self.id = call.id
+        self.method = call.method
+
+    def error(self, error: ProtocolError) -> None:
+        """The request was refused."""
+        self.outcome = "protocol_error" if error.http_status < 500 else "internal_error"
+        if error.http_status == 503:
+            self.outcome = "limited"
+        self._code = error.code
+
+    def write(self, status: int) -> None:
+        """Write the line."""
+        fields: dict[str, object] = {
+            "method": printable(self.method) if self.method is not None else None,
+            "outcome": self.outcome,
+            "status": status,
+            "duration_ms": round((time.perf_counter() - self._start) * 1000, 3),
+            "request_id": printable(self.id) if isinstance(self.id, str) else self.id,
+        }
+        if self._address is not None:
+            fields["address"] = self._address
+        if self._code is not None:
+            fields["code"] = self._code
+        if self.error_id is not None:
+            fields["error_id"] = self.error_id
+        call = self._call
+        if call is not None:
+            name = call.params.get("name")
+            if call.method == "tools/call" and isinstance(name, str):
+                fields["tool"] = printable(name, 128)
+            if call.meta.trace_parent is not None:
+                fields["trace_id"] = call.meta.trace_parent[3:35]
+            if call.meta.client_info is not None:
+                fields["client"] = printable(call.meta.client_info.name)
+        log.info("request", **fields)

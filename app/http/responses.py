@@ -1,0 +1,124 @@
+"""Writes HTTP responses: a JSON object, nothing, or a stream of server-sent events."""
+
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, Final
+
+from sse_starlette import ServerSentEvent
+
+from app.protocol.errors import ProtocolError
+from app.protocol.jsonrpc import error_response
+from app.protocol.schema import RequestId
+from app.protocol.stream import Event, State, advance
+
+Headers = Sequence[tuple[bytes, bytes]]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+KEEP_ALIVE: Final = ServerSentEvent(comment="").encode()
+_JSON: Final = (b"content-type", b"application/json")
+_STREAM: Final = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    # Streamable HTTP, "Receiving Messages": keeps proxies from holding events back.
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Response:
+    """The one response to one request.
+
+    Args:
+        send: ASGI ``send``.
+        headers: Sent with whatever the response turns out to be (CORS).
+    """
+
+    __slots__ = ("_headers", "_send", "_state", "status")
+
+    def __init__(self, send: Send, headers: Headers = ()) -> None:
+        self._send = send
+        self._headers = list(headers)
+        self._state = State.OPENED
+        self.status = 0
+
+    def add_headers(self, headers: Headers) -> None:
+        """Headers for the response head, before it is sent."""
+        self._headers += headers
+
+    @property
+    def is_streaming(self) -> bool:
+        return self._state is State.STREAMING
+
+    async def json(self, body: bytes, status: int = 200) -> None:
+        """The whole response as one JSON object."""
+        self._state = advance(self._state, Event.RESPONSE)
+        await self._whole(status, body, [_JSON, (b"content-length", b"%d" % len(body))])
+
+    async def error(self, error: ProtocolError, id: RequestId | None = None) -> None:
+        """A refusal: a JSON-RPC error with its HTTP status."""
+        self.add_headers(error.headers)
+        await self.json(error_response(id, error), error.http_status)
+
+    async def empty(self, status: int, headers: Headers = ()) -> None:
+        """A response without a body."""
+        self._state = advance(self._state, Event.RESPONSE)
+        length = [] if status == 204 else [(b"content-length", b"0")]
+        await self._whole(status, b"", [*headers, *length])
+
+    async def open_stream(self, first: bytes = KEEP_ALIVE) -> None:
+        """Begin an event stream. The first bytes leave together with the head: some proxies
+        forward nothing until a body has begun."""
+        self._state = advance(self._state, Event.STREAM)
+        self.status = 200
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [*_STREAM, *self._headers],
+            }
+        )
+        await self._write(first)
+
+    async def notify(self, frames: bytes) -> None:
+        """Send encoded events with notifications; begins the stream if it has not begun."""
+        if self._state is State.OPENED:
+            await self.open_stream(frames)
+            return
+        self._state = advance(self._state, Event.NOTIFICATION)
+        await self._write(frames)
+
+    async def keep_alive(self) -> None:
+        """A comment, so that nobody takes a quiet stream for a dead one."""
+        self._state = advance(self._state, Event.STREAM)
+        await self._write(KEEP_ALIVE)
+
+    async def finish(self, message: bytes) -> None:
+        """The response message as the last event of the stream."""
+        if self._state is State.OPENED:
+            await self.open_stream(b"")
+        self._state = advance(self._state, Event.RESPONSE)
+        await self._send({"type": "http.response.body", "body": event(message)})
+
+    def disconnected(self) -> None:
+        """The client has gone: nothing more may be written."""
+        self._state = advance(self._state, Event.DISCONNECT)
+
+    async def _write(self, data: bytes) -> None:
+        if data:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _whole(self, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        self.status = status
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": headers + self._headers,
+            }
+        )
+        await self._send({"type": "http.response.body", "body": body})
+
+
+def event(message: bytes) -> bytes:
+    """One server-sent event with one message on one ``data`` line; no id, no retry."""
+    return ServerSentEvent(message.decode()).encode()

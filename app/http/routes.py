@@ -1,0 +1,97 @@
+"""The routes of the server: the MCP endpoint, health, and JSON for everything else."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Lifespan
+
+from app.http.responses import Receive, Scope, Send
+from app.protocol.errors import REFUSAL_BASE, Unavailable
+from app.protocol.jsonrpc import error_response
+
+MCP_PATHS: Final = ("/mcp", "/mcp/")
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Application:
+    """The ASGI application.
+
+    The MCP endpoint is reached without Starlette's routing, which costs several microseconds
+    of every call; the two spellings of its path answer alike, without a redirect.
+
+    Args:
+        endpoint: Gives the endpoint once the lifespan has run, else None.
+        is_ready: Whether requests should be sent here.
+    """
+
+    def __init__(
+        self,
+        *,
+        endpoint: Callable[[], AsgiApp | None],
+        is_ready: Callable[[], bool],
+        lifespan: Lifespan[Starlette],
+    ) -> None:
+        self._endpoint = endpoint
+        self._rest = Starlette(
+            routes=[
+                Route("/healthz", _healthz, methods=["GET"]),
+                Route("/readyz", _readiness(is_ready), methods=["GET"]),
+            ],
+            exception_handlers={HTTPException: _http_error},
+            lifespan=lifespan,
+        )
+        self._rest.router.redirect_slashes = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and _path_below_root(scope) in MCP_PATHS:
+            endpoint = self._endpoint() or _not_started
+            await endpoint(scope, receive, send)
+        else:
+            await self._rest(scope, receive, send)
+
+
+def _path_below_root(scope: Scope) -> str:
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return path.removeprefix(root) if root else path
+
+
+async def _not_started(scope: Scope, receive: Receive, send: Send) -> None:
+    """Where the application was mounted into another and its lifespan was not passed on."""
+    error = Unavailable(
+        "The server has not started: whatever hosts this application must run its ASGI lifespan.",
+        retry_after_s=1,
+    )
+    response = Response(
+        error_response(None, error), error.http_status, media_type="application/json"
+    )
+    response.raw_headers += error.headers
+    await response(scope, receive, send)
+
+
+async def _healthz(_: Request) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+def _readiness(is_ready: Callable[[], bool]) -> Callable[[Request], Awaitable[Response]]:
+    async def readyz(_: Request) -> Response:
+        if is_ready():
+            return PlainTextResponse("ready\n")
+        return PlainTextResponse("not ready\n", status_code=503)
+
+    return readyz
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    hint = " The MCP endpoint is at /mcp." if error.status_code == 404 else ""
+    body = {
+        "jsonrpc": "2.0",
+        "error": {"code": -(REFUSAL_BASE + error.status_code), "message": f"{error.detail}.{hint}"},
+    }
+    return JSONResponse(body, status_code=error.status_code, headers=error.headers)

@@ -1,0 +1,1 @@
+"""The methods that clients call, whichever door the call came through."""

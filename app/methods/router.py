@@ -1,0 +1,78 @@
+"""From a method's name to its handler."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from app.execution.execution import Execution
+from app.principal import Principal
+from app.protocol.errors import MethodNotFound
+from app.protocol.headers import HeaderMap
+from app.protocol.inbound import Call
+from app.protocol.schema import MODERN_PROTOCOL_VERSIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer that is ready.
+
+    Attributes:
+        result: The encoded result object.
+        headers: HTTP response headers that go with it.
+        outcome: For the log: ``ok`` or ``tool_error``.
+    """
+
+    result: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    outcome: str = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A request to be told of changes.
+
+    Attributes:
+        kinds: What the server agreed to tell of; empty if nothing was.
+    """
+
+    kinds: tuple[str, ...]
+
+
+Answer = Reply | Execution | Subscription
+Handler = Callable[[Call, Principal, HeaderMap | None], Answer]
+"""Answers a request or raises ``ProtocolError``. Never waits: what takes time is an Execution.
+
+The headers are None where the transport has none (stdio): ``Mcp-*`` rules are HTTP's alone.
+"""
+
+
+class Router:
+    """Dispatches modern requests.
+
+    Args:
+        handlers: By method name.
+    """
+
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        self._handlers = dict(handlers)
+
+    def dispatch(self, call: Call, principal: Principal, headers: HeaderMap | None) -> Answer:
+        """Answer a call.
+
+        Raises:
+            ProtocolError: The request cannot be served.
+        """
+        handler = self._handlers.get(call.method)
+        if handler is None:
+            raise _unknown(call.method)
+        return handler(call, principal, headers)
+
+
+def _unknown(method: str) -> MethodNotFound:
+    if method == "initialize":
+        # Versioning: legacy clients may show nothing but this message.
+        served = ", ".join(MODERN_PROTOCOL_VERSIONS)
+        return MethodNotFound(
+            f"This server has no initialize handshake; it serves the protocol versions {served}, "
+            "whose requests stand alone."
+        )
+    return MethodNotFound("This server does not have the requested method.")

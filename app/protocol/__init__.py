@@ -1,0 +1,1 @@
+"""What MCP says, without I/O: no sockets, clock, randomness, logging or framework."""

@@ -1,0 +1,145 @@
+"""Errors of the client program. Each class knows its JSON-RPC code and its HTTP status.
+
+A failing *tool* is not here: it is a result with ``isError`` (see ``app.toolkit.ToolError``).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+REFUSAL_BASE = 31000
+"""Refusals without a standard code carry ``-(REFUSAL_BASE + HTTP status)``.
+
+That lies outside -32768..-32000, which JSON-RPC reserves and MCP partitions (Overview, "Error
+Codes").
+"""
+
+
+class ProtocolError(Exception):
+    """A request that this server answers with a JSON-RPC error.
+
+    Attributes:
+        message: One sentence for the person who debugs the client.
+        data: JSON value for programs, or None.
+        headers: HTTP response headers that belong to the refusal, names in lower case.
+    """
+
+    code: ClassVar[int]
+    http_status: ClassVar[int]
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        data: Any = None,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+        self.headers = tuple(headers)
+
+    def as_json(self) -> dict[str, Any]:
+        """The ``error`` member of a JSON-RPC error response."""
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.data is not None:
+            error["data"] = self.data
+        return error
+
+
+class ParseError(ProtocolError):
+    code, http_status = -32700, 400
+
+
+class InvalidRequest(ProtocolError):
+    code, http_status = -32600, 400
+
+
+class MethodNotFound(ProtocolError):
+    code, http_status = -32601, 404
+
+
+class InvalidParams(ProtocolError):
+    code, http_status = -32602, 400
+
+
+class InternalError(ProtocolError):
+    code, http_status = -32603, 500
+
+
+class HeaderMismatch(ProtocolError):
+    """Headers and body disagree (Streamable HTTP, "Server Validation")."""
+
+    code, http_status = -32020, 400
+
+
+class MissingRequiredClientCapability(ProtocolError):
+    code, http_status = -32021, 400
+
+    def __init__(self, message: str, *, required: Mapping[str, Any]) -> None:
+        super().__init__(message, data={"requiredCapabilities": dict(required)})
+
+
+class UnsupportedProtocolVersion(ProtocolError):
+    code, http_status = -32022, 400
+
+    def __init__(self, message: str, *, requested: str, supported: Sequence[str]) -> None:
+        super().__init__(message, data={"supported": list(supported), "requested": requested})
+
+
+class Refusal(ProtocolError):
+    """A refusal of HTTP, told in a JSON-RPC error so that MCP clients can show it."""
+
+    def __init_subclass__(cls) -> None:
+        cls.code = -(REFUSAL_BASE + cls.http_status)
+
+
+class Forbidden(Refusal):
+    http_status = 403
+
+
+class NotFound(Refusal):
+    http_status = 404
+
+
+class MethodNotAllowed(Refusal):
+    http_status = 405
+
+    def __init__(self, message: str, *, allow: str) -> None:
+        super().__init__(message, headers=[(b"allow", allow.encode("ascii"))])
+
+
+class NotAcceptable(Refusal):
+    http_status = 406
+
+
+class RequestTimeout(Refusal):
+    http_status = 408
+
+
+class PayloadTooLarge(Refusal):
+    http_status = 413
+
+
+class UnsupportedMediaType(Refusal):
+    http_status = 415
+
+
+class MisdirectedRequest(Refusal):
+    http_status = 421
+
+
+class HeadersTooLarge(Refusal):
+    http_status = 431
+
+
+class Unavailable(Refusal):
+    """Come back later: the wait stands in the header, in ``data`` and in the sentence."""
+
+    http_status = 503
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        super().__init__(
+            f"{message} Try again in {retry_after_s} s.",
+            data={"retryAfterMs": retry_after_s * 1000},
+            headers=[(b"retry-after", str(retry_after_s).encode("ascii"))],
+        )

@@ -1,0 +1,198 @@
+"""What an incoming POST is: ``classify(headers, body)``.
+
+The order of the checks is the order of refusal: envelope, ``_meta``, agreement of headers and
+body, version. Era routing is body-first: ``_meta`` with a protocol version makes a request
+modern, whatever its headers say (Versioning, "Backward Compatibility").
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.protocol import jsonrpc
+from app.protocol.errors import (
+    HeaderMismatch,
+    InvalidParams,
+    ProtocolError,
+    UnsupportedProtocolVersion,
+)
+from app.protocol.headers import HeaderMap, decode_value
+from app.protocol.jsonrpc import BadEnvelope, Message
+from app.protocol.schema import (
+    CLIENT_CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    LEGACY_PROTOCOL_VERSIONS,
+    LOG_LEVEL_KEY,
+    LOG_LEVELS,
+    MODERN_PROTOCOL_VERSIONS,
+    PROTOCOL_VERSION_KEY,
+    Implementation,
+    RequestId,
+    RequestMeta,
+)
+
+NAME_SOURCE: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Methods that need ``Mcp-Name``, and the member of ``params`` that it mirrors."""
+
+_TRACE_PARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-")
+_LEGACY_HEADERS: Final = frozenset(version.encode() for version in LEGACY_PROTOCOL_VERSIONS)
+_SERVED: Final = ", ".join(MODERN_PROTOCOL_VERSIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A modern request whose envelope, ``_meta`` and standard headers are right."""
+
+    id: RequestId
+    method: str
+    params: dict[str, Any]
+    meta: RequestMeta
+
+
+@dataclass(frozen=True, slots=True)
+class Legacy:
+    """A message of the ``initialize`` era. ``version`` is its header's, None without one."""
+
+    message: Message
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A well-formed notification: accepted with 202, and nothing changes."""
+
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """``method`` and ``id`` stand where they could be read."""
+
+    error: ProtocolError
+    id: RequestId | None
+    method: str | None = None
+
+
+def classify(headers: HeaderMap, body: bytes) -> Call | Legacy | Notification | Rejected:
+    """Decide what the message is and whether its headers tell the truth about it."""
+    try:
+        message = jsonrpc.parse(body)
+    except BadEnvelope as bad:
+        return Rejected(bad.error, bad.id)
+    if message.id is None:
+        return Notification(message.method)
+    try:
+        meta = message.params.get("_meta") if message.params is not None else None
+        if isinstance(meta, dict) and PROTOCOL_VERSION_KEY in meta:
+            return _modern(headers, message, meta)
+        return _without_version(headers, message, meta)
+    except ProtocolError as error:
+        return Rejected(error, message.id, message.method)
+
+
+def _modern(headers: HeaderMap, message: Message, meta: dict[str, Any]) -> Call:
+    request_meta = parse_meta(meta)
+    _check_standard_headers(headers, message, request_meta.protocol_version)
+    if request_meta.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        raise unsupported(request_meta.protocol_version)
+    assert message.id is not None and message.params is not None
+    return Call(message.id, message.method, message.params, request_meta)
+
+
+def _without_version(headers: HeaderMap, message: Message, meta: Any) -> Legacy:
+    version = headers.get(b"mcp-protocol-version", b"").strip(b" \t")
+    if not version:
+        return Legacy(message, None)
+    if version in _LEGACY_HEADERS:
+        return Legacy(message, version.decode("ascii"))
+    if version.decode("latin-1") in MODERN_PROTOCOL_VERSIONS:
+        where = "params._meta" if isinstance(meta, dict) else "params (with a _meta object)"
+        raise InvalidParams(
+            f'{where} lacks the required key "{PROTOCOL_VERSION_KEY}"; every request of '
+            f"{version.decode('latin-1')} carries it."
+        )
+    raise unsupported(version.decode("latin-1"))
+
+
+def unsupported(requested: str) -> UnsupportedProtocolVersion:
+    """The refusal of a protocol version that is not served."""
+    return UnsupportedProtocolVersion(
+        f"Unsupported protocol version. Served: {_SERVED}.",
+        requested=requested[:64],
+        supported=MODERN_PROTOCOL_VERSIONS,
+    )
+
+
+def parse_meta(meta: Mapping[str, Any]) -> RequestMeta:
+    """``RequestMetaObject`` of a modern request.
+
+    Raises:
+        InvalidParams: A required key is missing, or a known one has the wrong shape.
+    """
+    version = meta.get(PROTOCOL_VERSION_KEY)
+    if not isinstance(version, str):
+        raise InvalidParams(f'_meta["{PROTOCOL_VERSION_KEY}"] must be a string.')
+    capabilities = meta.get(CLIENT_CAPABILITIES_KEY)
+    if not isinstance(capabilities, dict):
+        problem = "must be an object" if CLIENT_CAPABILITIES_KEY in meta else "is required"
+        raise InvalidParams(f'_meta["{CLIENT_CAPABILITIES_KEY}"] {problem}.')
+    info = None
+    if CLIENT_INFO_KEY in meta:
+        info = _implementation(meta[CLIENT_INFO_KEY])
+    level = meta.get(LOG_LEVEL_KEY)
+    if LOG_LEVEL_KEY in meta and level not in LOG_LEVELS:
+        raise InvalidParams(f'_meta["{LOG_LEVEL_KEY}"] must be one of {", ".join(LOG_LEVELS)}.')
+    token = meta.get("progressToken")
+    if "progressToken" in meta and type(token) not in (str, int):
+        raise InvalidParams("_meta.progressToken must be a string or an integer.")
+    trace = meta.get("traceparent")
+    if not (isinstance(trace, str) and _TRACE_PARENT.match(trace)):
+        trace = None  # a malformed trace context is ignored, never refused (W3C Trace Context)
+    return RequestMeta(version, capabilities, info, level, token, trace, meta)
+
+
+def _implementation(value: Any) -> Implementation:
+    if isinstance(value, dict):
+        name, version = value.get("name"), value.get("version")
+        if isinstance(name, str) and isinstance(version, str):
+            return Implementation(name, version)
+    raise InvalidParams(
+        f'_meta["{CLIENT_INFO_KEY}"] must be an object with the strings "name" and "version".'
+    )
+
+
+def _check_standard_headers(headers: HeaderMap, message: Message, version: str) -> None:
+    _check(headers, b"mcp-protocol-version", "MCP-Protocol-Version", version, "_meta")
+    _check(headers, b"mcp-method", "Mcp-Method", message.method, "method")
+    source = NAME_SOURCE.get(message.method)
+    if source is None:
+        return
+    assert message.params is not None
+    name = message.params.get(source)
+    text = decode_value(_single(headers, b"mcp-name", "Mcp-Name"))
+    if text is None:
+        raise HeaderMismatch("The header Mcp-Name has invalid characters or invalid Base64.")
+    if isinstance(name, str) and text != name:
+        raise HeaderMismatch(f"The header Mcp-Name does not match params.{source} in the body.")
+
+
+def _check(headers: HeaderMap, name: bytes, display: str, expected: str, source: str) -> None:
+    value = _single(headers, name, display)
+    # Raw non-ASCII bytes never agree, not even with the same bytes in the body.
+    if not value.isascii() or value.strip(b" \t") != expected.encode():
+        raise HeaderMismatch(
+            f"The header {display} does not match the value in the body ({source}); header "
+            "values are case-sensitive and sent as they are."
+        )
+
+
+def _single(headers: HeaderMap, name: bytes, display: str) -> bytes:
+    value = headers.get(name)
+    if value is None or not value.strip(b" \t"):
+        raise HeaderMismatch(f"The header {display} is required and missing or empty.")
+    if name in headers.repeated:
+        # Ours: refuse two copies. A proxy may route on one while we obey the other (the reason
+        # that Streamable HTTP, "Server Validation", gives).
+        raise HeaderMismatch(f"The header {display} was sent more than once.")
+    return value

@@ -1,0 +1,194 @@
+"""JSON-RPC 2.0 envelopes: bytes to message and message to bytes (Overview, "Messages")."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+import orjson
+
+from app.protocol.errors import InvalidRequest, ParseError, ProtocolError
+from app.protocol.schema import RequestId
+
+MAX_DEPTH: Final = 200
+"""Levels of nesting that a body may have; the encoder of results stops at 254."""
+
+# One pass over the body answers two questions that the parser leaves open: is a number longer
+# than it can hold exactly, and can the nesting be deeper than MAX_DEPTH at all?
+_SHAPE: Final = bytes(
+    ord("0") if 48 <= byte <= 57 else ord("[") if byte in b"[{" else ord(" ") for byte in range(256)
+)
+_LONG_NUMBER: Final = b"0" * 19  # 19 digits are the first that can pass the 64-bit bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One JSON-RPC request or notification.
+
+    Attributes:
+        id: None for a notification.
+        params: The params object; None where the member is absent or null.
+        null_params: Whether the member was there and null.
+    """
+
+    id: RequestId | None
+    method: str
+    params: dict[str, Any] | None
+    null_params: bool = False
+
+
+class BadEnvelope(Exception):
+    """Not a request or notification. ``id`` is echoed where it could be read."""
+
+    def __init__(self, error: ProtocolError, id: RequestId | None = None) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.id = id
+
+
+def loads(body: bytes) -> Any:
+    """Strict JSON (RFC 8259) to Python: nothing is rounded and nothing is guessed.
+
+    Raises:
+        ParseError: Not UTF-8, not JSON, nested too deeply, or a number that cannot be exact.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ParseError(f"The body is not valid JSON: {_reason(error)}.") from None
+    shape = body.translate(_SHAPE)
+    if shape.count(b"[") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+        raise ParseError(f"The body is nested deeper than {MAX_DEPTH} levels.")
+    if _LONG_NUMBER in shape:
+        value = _loads_exactly(body)
+    return value
+
+
+def _reason(error: orjson.JSONDecodeError) -> str:
+    # The parser's sentence and position only: its exception also holds the document.
+    return f"{error.msg}, line {error.lineno} column {error.colno}"
+
+
+def _loads_exactly(body: bytes) -> Any:
+    """The slow parser, for bodies with numbers beyond 64 bits; the fast one has accepted them."""
+    try:
+        return json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise ParseError("The body has a number with more digits than can be exact.") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _deeper_than(value: Any, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            child
+            for item in level
+            if isinstance(item, (dict, list))
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return False
+    return any(isinstance(item, (dict, list)) for item in level)
+
+
+def parse(body: bytes) -> Message:
+    """One request or notification.
+
+    Raises:
+        BadEnvelope: With a ``ParseError`` or ``InvalidRequest``.
+    """
+    try:
+        value = loads(body)
+    except ParseError as error:
+        raise BadEnvelope(error) from None
+    if not isinstance(value, dict):
+        kind = "a batch" if isinstance(value, list) else "not an object"
+        raise BadEnvelope(
+            InvalidRequest(f"The body is {kind}; send one JSON-RPC request object per POST.")
+        )
+    id = value.get("id")
+    if "id" in value:
+        id = _request_id(id)
+    if value.get("jsonrpc") != "2.0":
+        raise BadEnvelope(InvalidRequest('The member "jsonrpc" must be "2.0".'), id)
+    method = value.get("method")
+    if not isinstance(method, str):
+        if "method" not in value and ("result" in value or "error" in value):
+            raise BadEnvelope(
+                InvalidRequest(
+                    "JSON-RPC responses are not accepted here; answers to the server go into "
+                    '"inputResponses" of the retried request.'
+                )
+            )
+        raise BadEnvelope(InvalidRequest('The member "method" must be a string.'), id)
+    params = value.get("params")
+    if params is not None and not isinstance(params, dict):
+        raise BadEnvelope(InvalidRequest('The member "params" must be an object.'), id)
+    return Message(id, method, params, params is None and "params" in value)
+
+
+def _request_id(id: Any) -> RequestId:
+    if type(id) is str or type(id) is int:
+        return id
+    if type(id) is float and id.is_integer():
+        # 1.0 is an integer to JSON Schema; echo it as one.
+        return int(id)
+    raise BadEnvelope(InvalidRequest('The member "id" must be a string or an integer.'))
+
+
+def dumps(value: Any) -> bytes:
+    """JSON bytes of plain data. Integers beyond 64 bits stay exact.
+
+    Raises:
+        TypeError: The value has no JSON form (a lone surrogate included).
+    """
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        if not _has_long_integer(value):
+            raise
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
+
+
+def _has_long_integer(value: Any) -> bool:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, (list, tuple)):
+            stack.extend(item)
+        elif isinstance(item, int) and not -(2**63) <= item < 2**64:
+            return True
+    return False
+
+
+def result_response(id: RequestId, result: bytes) -> bytes:
+    """A result response around an encoded result object."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encode_id(id), result)
+
+
+def error_response(id: RequestId | None, error: ProtocolError) -> bytes:
+    """An error response; without an id where none could be read (``id: null`` is invalid)."""
+    member = b"" if id is None else b'"id":%b,' % encode_id(id)
+    return b'{"jsonrpc":"2.0",%b"error":%b}' % (member, orjson.dumps(_printable(error.as_json())))
+
+
+def notification(method: str, params: Mapping[str, Any]) -> bytes:
+    """A notification with its params."""
+    return b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (method.encode(), dumps(params))
+
+
+def encode_id(id: RequestId) -> bytes:
+    return b"%d" % id if type(id) is int else orjson.dumps(id)
+
+
+def _printable(error: dict[str, Any]) -> dict[str, Any]:
+    # A message may quote what a client sent; what came in as a header is not always UTF-8.
+    error["message"] = error["message"].encode("utf-8", "replace").decode()
+    return error

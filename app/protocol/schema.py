@@ -1,0 +1,74 @@
+"""Wire types and names of MCP 2026-07-28, as in the specification's ``schema.ts``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+LATEST_PROTOCOL_VERSION: Final = "2026-07-28"
+MODERN_PROTOCOL_VERSIONS: Final = (LATEST_PROTOCOL_VERSION,)
+"""Revisions that carry version and capabilities in each request, newest first."""
+
+LEGACY_PROTOCOL_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""Revisions that begin with ``initialize``, newest first."""
+
+META_PREFIX: Final = "io.modelcontextprotocol/"
+PROTOCOL_VERSION_KEY: Final = META_PREFIX + "protocolVersion"
+CLIENT_INFO_KEY: Final = META_PREFIX + "clientInfo"
+CLIENT_CAPABILITIES_KEY: Final = META_PREFIX + "clientCapabilities"
+LOG_LEVEL_KEY: Final = META_PREFIX + "logLevel"
+SERVER_INFO_KEY: Final = META_PREFIX + "serverInfo"
+SUBSCRIPTION_ID_KEY: Final = META_PREFIX + "subscriptionId"
+
+LOG_LEVELS: Final = (
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+)
+"""``LoggingLevel`` of the schema, mildest first (RFC 5424, section 6.2.1)."""
+
+RequestId = str | int
+ProgressToken = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """Who a peer says it is. Self-reported: for display only, it never steers behaviour."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMeta:
+    """``RequestMetaObject``: what every modern request says about itself.
+
+    Attributes:
+        raw: The whole ``_meta`` object as received.
+        trace_parent: A well-formed W3C ``traceparent``, else None.
+    """
+
+    protocol_version: str
+    client_capabilities: Mapping[str, Any]
+    client_info: Implementation | None
+    log_level: str | None
+    progress_token: ProgressToken | None
+    trace_parent: str | None
+    raw: Mapping[str, Any]
+
+
+def is_reserved_meta_key(key: str) -> bool:
+    """Whether MCP reserves this ``_meta`` key (Overview, "``_meta``").
+
+    Reserved are the bare keys that the specification defines and every prefix whose second
+    label is ``modelcontextprotocol`` or ``mcp``.
+    """
+    prefix, slash, _ = key.partition("/")
+    if not slash:
+        return key in {"progressToken", "traceparent", "tracestate", "baggage"}
+    labels = prefix.split(".")
+    return len(labels) > 1 and labels[1] in {"modelcontextprotocol", "mcp"}

@@ -1,0 +1,1 @@
+"""From Python files to an immutable catalog of tools."""

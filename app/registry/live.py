@@ -1,0 +1,230 @@
+"""The registry of a running server: the current snapshot and how it is replaced."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from app.protocol.messages import ServerMessages
+from app.protocol.sealed import KeyRing
+from app.registry.assembly import Assembly, assemble
+from app.registry.catalog import Catalog
+from app.registry.loader import Build, LoadedFile, forget_modules, load_folder
+from app.registry.problems import Problem
+from app.registry.tool import Tool
+from app.settings import Settings
+
+LIFESPAN_TIMEOUT_S: Final = 30.0
+log = structlog.get_logger()
+
+
+class Lifespan:
+    """A module's ``lifespan()``, entered and left in one task of its own."""
+
+    def __init__(self, file: LoadedFile) -> None:
+        self._file = file
+        self._leave = asyncio.Event()
+        self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(), name=f"lifespan of {file.path}")
+
+    async def _run(self) -> None:
+        try:
+            async with self._file.module.lifespan() as value:
+                self._file.lifespan_value = value
+                self._entered.set_result(None)
+                await self._leave.wait()
+        except Exception as error:
+            if self._entered.done():
+                log.error("lifespan_failed", file=self._file.path, exc_info=True)
+            else:
+                self._entered.set_exception(error)
+
+    async def enter(self) -> None:
+        """Wait until the module is ready.
+
+        Raises:
+            Exception: What the module raised, or TimeoutError.
+        """
+        try:
+            async with asyncio.timeout(LIFESPAN_TIMEOUT_S):
+                await self._entered
+        except TimeoutError:
+            self._task.cancel()
+            raise TimeoutError(f"lifespan() did not yield within {LIFESPAN_TIMEOUT_S:g} s") from None
+
+    async def exit(self) -> None:
+        """Close what the module opened; what does not close in time is left behind."""
+        self._leave.set()
+        done, _ = await asyncio.wait({self._task}, timeout=LIFESPAN_TIMEOUT_S)
+        if not done:
+            self._task.cancel()
+            log.error("lifespan_did_not_end", file=self._file.path)
+
+
+class Registry:
+    """Publishes snapshots; a change is built beside the current one and swapped in at once.
+
+    Args:
+        settings: Its ``tools``, ``execution`` and ``overrides`` sections are used.
+        on_change: Called in the event loop after a swap that clients can see.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        messages: ServerMessages,
+        keys: KeyRing,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._settings = settings
+        self._messages = messages
+        self._keys = keys
+        self._on_change = on_change
+        self._files: Mapping[str, LoadedFile] = {}
+        self._lifespans: dict[LoadedFile, Lifespan] = {}
+        self._retiring: dict[asyncio.Task[None], LoadedFile] = {}
+        self._reloading = asyncio.Lock()
+        self.catalog = Catalog((), messages=messages, keys=keys, page_size=1, ttl_ms=0)
+        self.problems: Sequence[Problem] = ()
+
+    async def start(self) -> None:
+        """Load the folder for the first time.
+
+        Raises:
+            FileNotFoundError: There is no such folder.
+        """
+        await self._replace(self._settings, announce=False)
+
+    async def reload(self, settings: Settings | None = None) -> bool:
+        """Load what changed and publish it.
+
+        Args:
+            settings: New settings; None keeps the current ones.
+
+        Returns:
+            Whether clients can see a difference.
+        """
+        async with self._reloading:
+            return await self._replace(settings or self._settings, announce=True)
+
+    async def stop(self) -> None:
+        """Close what the modules opened, after their last calls ended or were given up."""
+        for task in self._retiring:
+            task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await asyncio.gather(*(lifespan.exit() for lifespan in self._lifespans.values()))
+        self._lifespans.clear()
+
+    def begin_call(self, tool: Tool) -> None:
+        """Count a call, so that the code it runs is not closed under it."""
+        tool.source.calls += 1
+
+    def end_call(self, tool: Tool) -> None:
+        """The counterpart of ``begin_call``, when the tool's code has really ended."""
+        file = tool.source
+        file.calls -= 1
+        if file.idle is not None and file.calls == 0:
+            file.idle.set()
+
+    async def _replace(self, settings: Settings, *, announce: bool) -> bool:
+        previous = self._files
+        build = await asyncio.to_thread(load_folder, Path(settings.tools.directory), previous)
+        assembly = await asyncio.to_thread(self._assemble, build, settings)
+        failed = await self._enter_lifespans(assembly.files)
+        if failed:
+            build = _without(build, failed, previous)
+            assembly = await asyncio.to_thread(self._assemble, build, settings)
+        visible = assembly.catalog.fingerprint != self.catalog.fingerprint
+        self._settings = settings
+        self._files = assembly.files
+        self.catalog = assembly.catalog  # the swap: one assignment
+        self._report(assembly.problems)
+        self._retire(previous)
+        if visible and announce:
+            log.info(
+                "tools_changed",
+                tools=len(self.catalog.tools),
+                fingerprint=self.catalog.fingerprint[:16],
+            )
+            self._on_change()
+        return visible
+
+    def _assemble(self, build: Build, settings: Settings) -> Assembly:
+        return assemble(
+            build,
+            self._files,
+            self.catalog.tools,
+            settings=settings,
+            messages=self._messages,
+            keys=self._keys,
+        )
+
+    async def _enter_lifespans(self, files: Mapping[str, LoadedFile]) -> list[Problem]:
+        problems = []
+        for file in files.values():
+            if not file.specs or file in self._lifespans or not hasattr(file.module, "lifespan"):
+                continue
+            lifespan = Lifespan(file)
+            try:
+                await lifespan.enter()
+            except Exception as error:
+                log.warning("lifespan_failed", file=file.path, exc_info=True)
+                message = f"lifespan() failed: {type(error).__name__}: {error}"
+                problems.append(Problem(file.path, None, "error", message))
+            else:
+                self._lifespans[file] = lifespan
+        return problems
+
+    def _report(self, problems: Sequence[Problem]) -> None:
+        for problem in problems:
+            if problem not in self.problems:
+                write = log.error if problem.severity == "error" else log.warning
+                write(
+                    "tool_problem",
+                    file=problem.path,
+                    line=problem.line,
+                    tool=problem.tool,
+                    problem=problem.message,
+                )
+        self.problems = tuple(problems)
+
+    def _retire(self, previous: Mapping[str, LoadedFile]) -> None:
+        """Let go of versions that the new snapshot does not use, each after its last call."""
+        current = set(self._files.values())
+        for file in previous.values():
+            if file not in current:
+                file.idle = asyncio.Event()
+                if file.calls == 0:
+                    file.idle.set()
+                task = asyncio.create_task(self._close_when_idle(file, file.idle))
+                self._retiring[task] = file
+                task.add_done_callback(self._retired)
+
+    async def _close_when_idle(self, file: LoadedFile, idle: asyncio.Event) -> None:
+        lifespan = self._lifespans.pop(file, None)
+        try:
+            await idle.wait()
+        finally:
+            if lifespan is not None:
+                await lifespan.exit()
+
+    def _retired(self, task: asyncio.Task[None]) -> None:
+        del self._retiring[task]
+        forget_modules([*self._files.values(), *self._retiring.values()])
+
+
+def _without(
+    build: Build, failed: Sequence[Problem], previous: Mapping[str, LoadedFile]
+) -> Build:
+    """The build with failed files in their previous version, or without them."""
+    files: dict[str, Any] = dict(build.files)
+    for problem in failed:
+        if problem.path in previous:
+            files[problem.path] = previous[problem.path]
+        else:
+            files.pop(problem.path, None)
+    paths = {problem.path for problem in failed}
+    return Build(files, build.failed | paths, [*build.problems, *failed])

@@ -1,0 +1,278 @@
+"""Loads the modules of the tools folder, version by version.
+
+Every build loads what changed under a package name of its own and takes over the modules that
+did not. So a call that runs goes on with the code it began with, a build that fails leaves
+nothing behind, and an edit of a helper reloads exactly those files that use it.
+"""
+
+import ast
+import asyncio
+import hashlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import itertools
+import sys
+import traceback
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from app.registry.problems import Problem
+from app.toolkit import ToolSpec
+
+MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
+_builds: Final = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A Python file as it was read for one build.
+
+    Attributes:
+        path: Relative to the tools folder, with ``/``.
+        imports: Paths of the files below the folder that it imports.
+    """
+
+    path: str
+    text: bytes
+    digest: str
+    imports: frozenset[str]
+
+    @property
+    def is_tool_file(self) -> bool:
+        """Whether tools are looked for in it: no part of its path begins with ``_``."""
+        return not any(part.startswith("_") for part in PurePosixPath(self.path).parts)
+
+
+@dataclass(eq=False, slots=True)
+class LoadedFile:
+    """A version of a file whose module was executed.
+
+    Attributes:
+        key: Digest over the file and all that it imports; equal keys mean equal code.
+        specs: Its tools with the lines of their functions.
+        compiled: Tools by a key of everything that they were compiled from (see assembly).
+        lifespan_value: What its ``lifespan()`` yielded.
+        calls: Calls that run its code right now.
+        idle: Set when the last call of a replaced version has ended; None while it is current.
+    """
+
+    path: str
+    key: str
+    module: types.ModuleType
+    specs: Sequence[tuple[ToolSpec[..., Any], int]]
+    compiled: dict[Any, Any] = field(default_factory=dict)
+    lifespan_value: Any = None
+    calls: int = 0
+    idle: asyncio.Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What loading the folder gave.
+
+    Attributes:
+        files: The version of each file that can be served, by path; helpers included.
+        failed: Paths that could not be loaded in their present form.
+    """
+
+    files: Mapping[str, LoadedFile]
+    failed: frozenset[str]
+    problems: Sequence[Problem]
+
+
+def load_folder(folder: Path, previous: Mapping[str, LoadedFile]) -> Build:
+    """Load every Python file below a folder, taking over what did not change.
+
+    One bad file never takes the rest: it is reported, and its previous version stays.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+    """
+    if not folder.is_dir():
+        raise FileNotFoundError(f"the tools folder {folder} does not exist")
+    problems: list[Problem] = []
+    sources = {source.path: source for source in _read(folder, problems)}
+    keys = {path: _key(path, sources) for path in sources}
+    package = _Package(folder, sources)
+    files: dict[str, LoadedFile] = {}
+    failed: set[str] = set()
+    for path in sorted(sources):
+        old = previous.get(path)
+        if old is not None and old.key == keys[path]:
+            files[path] = old
+            package.adopt(path, old.module)
+    with package:
+        for path in sorted(sources.keys() - files.keys()):
+            try:
+                module = importlib.import_module(package.module_name(path))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # a tool file may raise anything, SystemExit too
+                problems.append(_load_problem(folder, sources[path], error))
+                failed.add(path)
+                if path in previous:
+                    files[path] = previous[path]
+            else:
+                specs = _specs(module) if sources[path].is_tool_file else ()
+                files[path] = LoadedFile(path, keys[path], module, specs)
+    return Build(files, frozenset(failed), problems)
+
+
+def _read(folder: Path, problems: list[Problem]) -> Iterator[Source]:
+    for file in sorted(folder.rglob("*.py")):
+        relative = file.relative_to(folder)
+        if any(part.startswith(".") or part == "__pycache__" for part in relative.parts):
+            continue
+        path = relative.as_posix()
+        try:
+            if file.stat().st_size > MAX_SOURCE_BYTES:
+                raise OSError(0, f"larger than {MAX_SOURCE_BYTES} bytes")
+            text = file.read_bytes()
+        except OSError as error:
+            problems.append(Problem(path, None, "error", f"cannot be read: {error.strerror}"))
+            continue
+        yield Source(path, text, hashlib.sha256(text).hexdigest(), _imports(folder, path, text))
+
+
+def _imports(folder: Path, path: str, text: bytes) -> frozenset[str]:
+    """The files below the folder that a source imports relatively, inside functions too."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return frozenset()
+    package = PurePosixPath(path).parent
+    targets: set[PurePosixPath] = {package / "__init__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package
+            for _ in range(node.level - 1):
+                base = base.parent
+            for part in (node.module or "").split("."):
+                base = base / part if part else base
+                targets |= {base, base / "__init__"}
+            targets |= {base / alias.name for alias in node.names}
+            targets |= {base / alias.name / "__init__" for alias in node.names}
+    found = (f"{target}.py" for target in targets)
+    return frozenset(name for name in found if name != path and (folder / name).is_file())
+
+
+def _key(path: str, sources: Mapping[str, Source]) -> str:
+    closure: set[str] = set()
+    stack = [path]
+    while stack:
+        name = stack.pop()
+        if name not in closure and name in sources:
+            closure.add(name)
+            stack.extend(sources[name].imports)
+    digest = hashlib.sha256()
+    for name in sorted(closure):
+        digest.update(f"{name}\0{sources[name].digest}\n".encode())
+    return digest.hexdigest()
+
+
+class _Package(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """The import machinery of one build: a package that exists only for it."""
+
+    def __init__(self, folder: Path, sources: Mapping[str, Source]) -> None:
+        self._folder = folder
+        self._sources = sources
+        self._root = f"mcp_tools_{next(_builds)}"
+
+    def module_name(self, path: str) -> str:
+        parts = PurePosixPath(path).with_suffix("").parts
+        return ".".join((self._root, *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+    def adopt(self, path: str, module: types.ModuleType) -> None:
+        """Let this build import a module of an earlier one under the name it has here."""
+        sys.modules[self.module_name(path)] = module
+
+    def __enter__(self) -> None:
+        sys.meta_path.insert(0, self)
+
+    def __exit__(self, *_: object) -> None:
+        # The modules stay in sys.modules: pydantic, dataclasses and late imports inside
+        # functions look them up there by name.
+        sys.meta_path.remove(self)
+
+    def find_spec(
+        self, name: str, path: object = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        root, _, rest = name.partition(".")
+        if root != self._root:
+            return None
+        base = rest.replace(".", "/")
+        for file, is_package in (
+            (f"{base}/__init__.py" if base else "__init__.py", True),
+            (f"{base}.py", False),
+        ):
+            if file in self._sources:
+                spec = importlib.machinery.ModuleSpec(
+                    name, self, origin=str(self._folder / file), is_package=is_package
+                )
+                spec.has_location = True
+                return spec
+        if not base or any(other.startswith(f"{base}/") for other in self._sources):
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        spec = module.__spec__
+        assert spec is not None
+        if spec.origin is None:  # a plain folder
+            return
+        path = Path(spec.origin).relative_to(self._folder).as_posix()
+        code = compile(self._sources[path].text, spec.origin, "exec", dont_inherit=True)
+        exec(code, module.__dict__)  # noqa: S102  # executing the operator's files is the job
+
+
+def forget_modules(keep: Iterable[LoadedFile]) -> None:
+    """Drop the names of builds that no file in use comes from."""
+    roots = {file.module.__name__.partition(".")[0] for file in keep}
+    for name in list(sys.modules):
+        root = name.partition(".")[0]
+        if root.startswith("mcp_tools_") and root not in roots:
+            del sys.modules[name]
+
+
+def _specs(module: types.ModuleType) -> list[tuple[ToolSpec[..., Any], int]]:
+    """The tools that a module declares itself; imported ones belong to their own file."""
+    seen: dict[int, tuple[ToolSpec[..., Any], int]] = {}
+    for value in vars(module).values():
+        if isinstance(value, ToolSpec) and value.function.__module__ == module.__name__:
+            code = getattr(value.function, "__code__", None)
+            seen[id(value)] = (value, code.co_firstlineno if code else 1)
+    return list(seen.values())
+
+
+def _load_problem(folder: Path, source: Source, error: BaseException) -> Problem:
+    line: int | None = None
+    where = ""
+    if isinstance(error, SyntaxError) and error.filename:
+        line, place = error.lineno, Path(error.filename)
+        message = f"syntax error: {error.msg}"
+        if place.name != Path(source.path).name:
+            where = f" (in {place.name})"
+    else:
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename == str(folder / source.path):
+                line = frame.lineno
+        message = f"{type(error).__name__}: {error}".rstrip(": ")
+        if isinstance(error, ModuleNotFoundError) and _is_helper(folder, source, error.name):
+            message += (
+                f"; to import a file beside this one write `from .{error.name} import ...`, with "
+                "the dot"
+            )
+    return Problem(source.path, line, "error", message + where)
+
+
+def _is_helper(folder: Path, source: Source, name: str | None) -> bool:
+    if not name:
+        return False
+    first = name.partition(".")[0]
+    beside = (folder / source.path).parent
+    return (beside / f"{first}.py").is_file() or (beside / first).is_dir()

@@ -1,0 +1,306 @@
+"""From a function's signature to JSON Schemas and converters, once at load."""
+
+import inspect
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+import typing_extensions
+from docstring_parser import parse as parse_docstring
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import CoreConfig, PydanticUndefined, SchemaSerializer, core_schema
+
+from app.content import BLOCKS, ToolResult
+from app.protocol.jsonrpc import dumps
+from app.registry.schemas import inline_references
+from app.toolkit import Context, Header, ToolSpec
+
+_SERIALIZER_CONFIG: Final = CoreConfig(ser_json_inf_nan="constants", ser_json_bytes="base64")
+_SECRET_NAME: Final = re.compile(
+    r"(^|[_-])(pass(word|wd|phrase)?|secret|token|api[_-]?key|credentials?|private[_-]?key|"
+    r"access[_-]?key|authorization|bearer|cookie|ssn|pin)($|[_-])",
+    re.IGNORECASE,
+)
+
+
+class SignatureError(ValueError):
+    """A function that cannot be a tool as it stands; the text says why."""
+
+
+class ToolJsonSchema(GenerateJsonSchema):
+    """Pydantic's generator, less what costs tokens and tells a model nothing."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
+        out = super().bytes_schema(schema)
+        out.pop("format", None)
+        return {**out, "contentEncoding": "base64"}
+
+
+@dataclass(frozen=True, slots=True)
+class InputPlan:
+    """How arguments become the function's keyword arguments.
+
+    Attributes:
+        schema: ``inputSchema``.
+        bind: Arguments object that satisfies the schema -> keyword arguments. Raises
+            ``pydantic.ValidationError`` where a type demands more than its schema says.
+        context_parameter: Name of the parameter that takes the Context.
+    """
+
+    schema: dict[str, Any]
+    bind: Callable[[dict[str, Any]], dict[str, Any]]
+    context_parameter: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """How a return value becomes content.
+
+    Attributes:
+        schema: ``outputSchema``, None where any value goes.
+        to_plain: Value -> plain JSON data, by the declared type; None where none is declared.
+    """
+
+    schema: dict[str, Any] | None
+    to_plain: Callable[[Any], Any] | None
+
+
+def describe(spec: ToolSpec[..., Any]) -> tuple[str | None, Mapping[str, str]]:
+    """The description for the model, and those of the parameters, from the docstring."""
+    doc = parse_docstring(inspect.getdoc(spec.function) or "")
+    parameters = {item.arg_name: item.description or "" for item in doc.params}
+    text = "\n\n".join(part for part in (doc.short_description, doc.long_description) if part)
+    if doc.returns is not None and doc.returns.description:
+        text += f"\n\nReturns: {doc.returns.description}"
+    return spec.description or text or None, parameters
+
+
+def input_plan(spec: ToolSpec[..., Any], *, refuse_unknown: bool) -> InputPlan:
+    """Compile the parameters of a tool.
+
+    Raises:
+        SignatureError: A parameter cannot be passed by name or has no JSON form.
+    """
+    hints = _hints(spec.function)
+    parameters: list[inspect.Parameter] = []
+    context_parameter: str | None = None
+    takes_any = False
+    for parameter in inspect.signature(spec.function).parameters.values():
+        if _is_context(hints.get(parameter.name)):
+            context_parameter = parameter.name
+        elif parameter.kind is parameter.VAR_KEYWORD and spec.input_schema is not None:
+            takes_any = True
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise SignatureError(
+                f"parameter {parameter.name!r} cannot be passed by name; a tool takes no *args "
+                "and no positional-only parameters"
+            )
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            raise SignatureError("**kwargs needs an input_schema= that says what may come")
+        else:
+            parameters.append(parameter)
+    if spec.input_schema is not None:
+        names = None if takes_any else frozenset(parameter.name for parameter in parameters)
+        return InputPlan(dict(spec.input_schema), _bind_as_is(names), context_parameter)
+    _, descriptions = describe(spec)
+    model, fields = _model(parameters, hints, descriptions, refuse_unknown=refuse_unknown)
+    schema = _schema_of(model.__pydantic_core_schema__, "validation")
+    if not schema.get("properties"):
+        schema.pop("properties", None)
+    _finish_mirrored(schema)
+    return InputPlan(schema, _bind_by_model(model, fields), context_parameter)
+
+
+def output_plan(spec: ToolSpec[..., Any]) -> OutputPlan:
+    """Compile the return type of a tool.
+
+    Raises:
+        SignatureError: The declared type has no JSON form.
+    """
+    if not spec.structured:
+        return OutputPlan(None, None)
+    declared = _hints(spec.function).get("return", Any)
+    own = dict(spec.output_schema) if spec.output_schema is not None else None
+    if declared in (Any, object) or _mentions(declared, (*BLOCKS, ToolResult)):
+        return OutputPlan(own, None)
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(_with_usable_typed_dicts(declared))
+        serializer = SchemaSerializer(adapter.core_schema, _SERIALIZER_CONFIG)
+        schema = own if own is not None else _schema_of(adapter.core_schema, "serialization")
+    except Exception as error:
+        raise SignatureError(f"the return type has no JSON form: {_first_line(error)}") from None
+
+    def to_plain(value: Any) -> Any:
+        return serializer.to_python(value, mode="json", by_alias=True, warnings=False)
+
+    return OutputPlan(schema, to_plain)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except Exception as error:
+        raise SignatureError(f"a type annotation cannot be resolved: {_first_line(error)}") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _is_context(hint: Any) -> bool:
+    return hint is Context or Context in get_args(hint)
+
+
+def _mentions(hint: Any, classes: tuple[type, ...]) -> bool:
+    return hint in classes or any(_mentions(part, classes) for part in get_args(hint))
+
+
+def _model(
+    parameters: list[inspect.Parameter],
+    hints: Mapping[str, Any],
+    descriptions: Mapping[str, str],
+    *,
+    refuse_unknown: bool,
+) -> tuple[type[BaseModel], tuple[tuple[str, str], ...]]:
+    """A model of the parameters. Its fields have names of ours, with the parameters' as aliases,
+    so that no parameter name (``self``, ``schema``, ``model_config``, ``_id``) can clash."""
+    definitions: dict[str, Any] = {}
+    fields = []
+    for index, parameter in enumerate(parameters):
+        field = f"p{index}"
+        fields.append((parameter.name, field))
+        hint = _with_usable_typed_dicts(hints.get(parameter.name, Any))
+        definitions[field] = _field(parameter, hint, descriptions.get(parameter.name, ""))
+    config = ConfigDict(
+        extra="forbid" if refuse_unknown else "ignore",
+        ser_json_bytes="base64",
+        val_json_bytes="base64",
+        protected_namespaces=(),
+    )
+    try:
+        model: type[BaseModel] = create_model("Arguments", __config__=config, **definitions)
+    except Exception as error:
+        raise SignatureError(f"a parameter has no JSON form: {_first_line(error)}") from None
+    return model, tuple(fields)
+
+
+def _field(parameter: inspect.Parameter, hint: Any, description: str) -> tuple[Any, Any]:
+    default = parameter.default
+    metadata: list[Any] = list(getattr(hint, "__metadata__", ()))
+    if isinstance(default, FieldInfo):  # ``x: int = Field(3, ge=0)``
+        metadata.append(default)
+        hint = Annotated[hint, default]
+        default = default.default if default.default is not PydanticUndefined else ...
+        if metadata[-1].default_factory is not None:
+            default = Field(default_factory=metadata[-1].default_factory)
+    elif default is parameter.empty:
+        default = ...
+    infos = [item for item in metadata if isinstance(item, FieldInfo)]
+    own: dict[str, Any] = {}
+    if not any(info.alias or info.validation_alias for info in infos):
+        own["alias"] = parameter.name
+    if description and not any(info.description for info in infos):
+        own["description"] = description
+    header = next((item for item in metadata if isinstance(item, Header)), None)
+    if header is not None:
+        if default is ... and type(None) in get_args(get_args(hint)[0]):
+            default = None
+        _refuse_secret(parameter.name, header)
+    return Annotated[hint, Field(**own)], default
+
+
+def _refuse_secret(name: str, header: Header) -> None:
+    if _SECRET_NAME.search(name) or _SECRET_NAME.search(header.name):
+        raise SignatureError(
+            f"parameter {name!r} looks like a secret and is marked Header({header.name!r}): every "
+            "proxy on the way could read it; pass secrets through [overrides.*.settings]"
+        )
+
+
+def _schema_of(core: Any, mode: Literal["validation", "serialization"]) -> dict[str, Any]:
+    schema = ToolJsonSchema(by_alias=True).generate(core, mode=mode)
+    schema = inline_references(schema)
+    schema.pop("title", None)
+    return {"type": schema.pop("type"), **schema} if "type" in schema else schema
+
+
+def _finish_mirrored(node: Any) -> None:
+    """Mirrored properties: the primitive type alone, no null default, safe integer bounds."""
+    if isinstance(node, list):
+        for item in node:
+            _finish_mirrored(item)
+    if not isinstance(node, dict):
+        return
+    for name, child in (node.get("properties") or {}).items():
+        if isinstance(child, dict) and isinstance(header := child.get("x-mcp-header"), str):
+            if child.get("writeOnly") or child.get("format") == "password":
+                raise SignatureError(f"parameter {name!r} is a secret type and cannot be mirrored")
+            _refuse_secret(name, Header(header))
+            if child.get("default", ...) is None:
+                del child["default"]
+    for child in node.values():
+        _finish_mirrored(child)
+
+
+def _bind_by_model(
+    model: type[BaseModel], fields: tuple[tuple[str, str], ...]
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    validate = model.__pydantic_validator__.validate_json
+
+    def bind(arguments: dict[str, Any]) -> dict[str, Any]:
+        # JSON mode, so that dates, bytes, sets and strict types mean what JSON says.
+        values = validate(dumps(arguments)).__dict__
+        return {name: values[field] for name, field in fields}
+
+    return bind
+
+
+def _bind_as_is(names: frozenset[str] | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def bind(arguments: dict[str, Any]) -> dict[str, Any]:
+        if names is None:
+            return arguments
+        return {name: value for name, value in arguments.items() if name in names}
+
+    return bind
+
+
+def _with_usable_typed_dicts(hint: Any) -> Any:
+    """``typing.TypedDict`` before Python 3.12 lacks what pydantic needs; rebuild such types."""
+    if sys.version_info >= (3, 12):
+        return hint
+    if typing.is_typeddict(hint) and type(hint).__module__ == "typing":
+        hints = typing.get_type_hints(hint, include_extras=True)
+        members = {}
+        for key, value in hints.items():
+            wrapper: Any = (
+                typing_extensions.Required
+                if key in hint.__required_keys__
+                else typing_extensions.NotRequired
+            )
+            members[key] = wrapper[_with_usable_typed_dicts(value)]
+        rebuilt: Any = typing_extensions.TypedDict(hint.__name__, members)  # type: ignore[operator]
+        rebuilt.__doc__ = hint.__doc__
+        rebuilt.__module__ = hint.__module__
+        return rebuilt
+    arguments = get_args(hint)
+    if not arguments or get_origin(hint) is Literal:
+        return hint
+    changed = tuple(_with_usable_typed_dicts(part) for part in arguments)
+    if all(new is old for new, old in zip(changed, arguments, strict=True)):
+        return hint
+    if get_origin(hint) is Annotated:
+        return Annotated[(changed[0], *hint.__metadata__)]
+    if isinstance(hint, types.UnionType):
+        return Union[changed]  # noqa: UP007  # built from a tuple
+    return hint.copy_with(changed) if hasattr(hint, "copy_with") else hint.__origin__[changed]

@@ -1,0 +1,283 @@
+"""One tool, compiled: everything that a call needs is looked up, never worked out."""
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import jsonschema_rs
+import orjson
+from jsonschema.protocols import Validator
+from pydantic import ValidationError
+
+from app.content import check_meta
+from app.protocol.errors import ParseError
+from app.protocol.headers import InvalidAnnotation, MirroredParameter, mirrored_parameters
+from app.protocol.jsonrpc import dumps, loads
+from app.registry.explain import explain, explain_binding
+from app.registry.schemas import (
+    SchemaError,
+    allows_strings,
+    check_schema,
+    compile_explainer,
+    compile_validator,
+)
+from app.registry.signature import InputPlan, OutputPlan, describe, input_plan, output_plan
+from app.settings import Settings, ToolOverride
+from app.toolkit import ToolSpec
+
+TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+PORTABLE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+"""What many hosts accept; a name outside it is served with a warning."""
+
+_HINTS: Final = {
+    "read_only": "readOnlyHint",
+    "destructive": "destructiveHint",
+    "idempotent": "idempotentHint",
+    "open_world": "openWorldHint",
+}
+
+
+class ToolDefinitionError(ValueError):
+    """A tool that cannot be served; the text says why."""
+
+
+class InvalidArguments(Exception):
+    """Arguments that do not fit. ``reasons`` are sentences for the model."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = reasons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tool:
+    """A tool as served in one snapshot.
+
+    Attributes:
+        definition: The ``Tool`` object of the schema, encoded.
+        mirrored: Its header plan.
+        is_async: Whether it runs in the event loop.
+        source: What the module loader knows of its file; opaque here.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    definition: bytes
+    input: InputPlan
+    output: OutputPlan
+    mirrored: tuple[MirroredParameter, ...]
+    is_async: bool
+    timeout_s: float
+    settings: Mapping[str, Any]
+    structured: bool
+    source: Any
+    _accepts: jsonschema_rs.Draft202012Validator
+    _explainer: Validator
+    _conforms: jsonschema_rs.Draft202012Validator | None
+    _decodable: frozenset[str]
+    _known: frozenset[str] | None
+    _optional_mirrored: tuple[tuple[str, ...], ...]
+
+    def prepare(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Validate arguments: those that count, and the function's keyword arguments.
+
+        Raises:
+            InvalidArguments: They do not satisfy the input schema or the Python types.
+        """
+        for path in self._optional_mirrored:
+            _drop_null(arguments, path)
+        if self._known is not None:
+            arguments = {key: arguments[key] for key in arguments if key in self._known}
+        if not self._accepts.is_valid(arguments):
+            arguments = self._decoded(arguments)
+        try:
+            return arguments, self.input.bind(arguments)
+        except ValidationError as error:
+            raise InvalidArguments(explain_binding(error)) from None
+
+    def conforms(self, value: Any) -> bool:
+        """Whether plain JSON data satisfies the output schema, where there is one."""
+        return self._conforms is None or self._conforms.is_valid(value)
+
+    def _decoded(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Undo what some hosts do: a list, object, number or boolean sent as its JSON text.
+
+        Only where no string is allowed, so that a genuine string is never touched.
+        """
+        decoded = {key: self._decode(key, value) for key, value in arguments.items()}
+        if not self._accepts.is_valid(decoded):
+            raise InvalidArguments(explain(self._explainer, decoded))
+        return decoded
+
+    def _decode(self, key: str, value: Any) -> Any:
+        if isinstance(value, str) and key in self._decodable:
+            try:
+                decoded = loads(value.encode())
+            except ParseError:
+                return value
+            # "null" is left alone: whether it means null or is a mistake cannot be known.
+            return value if decoded is None or isinstance(decoded, str) else decoded
+        return value
+
+
+def compile_tool(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Settings) -> Tool:
+    """Compile a declared tool under the name that it is served by.
+
+    Raises:
+        ToolDefinitionError: With the reason.
+    """
+    try:
+        return _compile(spec, name=name, source=source, settings=settings)
+    except ToolDefinitionError:
+        raise
+    except (SchemaError, InvalidAnnotation, ValueError, TypeError) as error:
+        raise ToolDefinitionError(str(error)) from error
+
+
+def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Settings) -> Tool:
+    if not TOOL_NAME.match(name):
+        raise ToolDefinitionError(
+            f"the name {name!r} is not 1 to 128 characters of A-Z a-z 0-9 _ . -"
+        )
+    if spec.timeout_s is not None and not 0 < spec.timeout_s <= 3600:
+        raise ToolDefinitionError(f"timeout_s is {spec.timeout_s}; it must be 0 to 3600 seconds")
+    if inspect.isasyncgenfunction(spec.function) or inspect.isgeneratorfunction(spec.function):
+        raise ToolDefinitionError("it is a generator; a tool returns one result")
+    refuse_unknown = settings.tools.unknown_arguments == "refuse"
+    if spec.allow_unknown_arguments is not None:
+        refuse_unknown = not spec.allow_unknown_arguments
+    arguments = input_plan(spec, refuse_unknown=refuse_unknown)
+    result = output_plan(spec)
+    check_schema(arguments.schema, what="inputSchema", root_object=True)
+    mirrored = mirrored_parameters(arguments.schema)
+    if result.schema is not None:
+        check_schema(result.schema, what="outputSchema", root_object=False)
+    override = override_for(name, settings.overrides)
+    required = arguments.schema.get("required", ())
+    properties: Mapping[str, Any] = arguments.schema.get("properties", {})
+    drops_unknown = spec.input_schema is None and not refuse_unknown
+    return Tool(
+        name=name,
+        function=spec.function,
+        definition=dumps(_definition(spec, name, arguments, result, override)),
+        input=arguments,
+        output=result,
+        mirrored=mirrored,
+        is_async=inspect.iscoroutinefunction(spec.function),
+        timeout_s=override.timeout_s or spec.timeout_s or settings.execution.timeout_s,
+        settings=override.settings,
+        structured=spec.structured,
+        source=source,
+        _accepts=compile_validator(arguments.schema, what="inputSchema"),
+        _explainer=compile_explainer(arguments.schema, what="inputSchema"),
+        _conforms=None
+        if result.schema is None
+        else compile_validator(result.schema, what="outputSchema"),
+        _decodable=frozenset(
+            key for key, value in properties.items() if not allows_strings(value, arguments.schema)
+        ),
+        _known=frozenset(properties) if drops_unknown else None,
+        _optional_mirrored=tuple(
+            parameter.path
+            for parameter in mirrored
+            if len(parameter.path) > 1 or parameter.path[0] not in required
+        ),
+    )
+
+
+def _definition(
+    spec: ToolSpec[..., Any],
+    name: str,
+    arguments: InputPlan,
+    result: OutputPlan,
+    override: ToolOverride,
+) -> dict[str, Any]:
+    description, _ = describe(spec)
+    out: dict[str, Any] = {"name": name}
+    if title := override.title or spec.title:
+        out["title"] = title
+    if description := override.description or description:
+        out["description"] = description
+    if spec.icons:
+        out["icons"] = [_icon(icon) for icon in spec.icons]
+    out["inputSchema"] = arguments.schema
+    if result.schema is not None:
+        out["outputSchema"] = result.schema
+    if spec.annotations:
+        out["annotations"] = _annotations(spec.annotations)
+    if spec.meta:
+        check_meta(spec.meta)
+        out["_meta"] = dict(spec.meta)
+    return out
+
+
+def _annotations(annotations: Mapping[str, Any]) -> dict[str, Any]:
+    out = {}
+    for key, value in annotations.items():
+        wire = _HINTS.get(key, key)
+        if wire in _HINTS.values() and not isinstance(value, bool):
+            raise ToolDefinitionError(f"the annotation {key!r} must be True or False")
+        if wire == "title" and not isinstance(value, str):
+            raise ToolDefinitionError("the annotation 'title' must be text")
+        out[wire] = value
+    return out
+
+
+def _icon(icon: Any) -> dict[str, Any]:
+    value: dict[str, Any] = dict(icon) if isinstance(icon, Mapping) else icon.as_json()
+    source = value.get("src")
+    # Overview, "icons": clients must reject every other scheme.
+    if not isinstance(source, str) or urlsplit(source).scheme not in {"http", "https", "data"}:
+        raise ToolDefinitionError(f"the icon {source!r} is not an http(s) or data URI")
+    return value
+
+
+def override_for(name: str, overrides: Mapping[str, ToolOverride]) -> ToolOverride:
+    """The override of a tool. One from the environment is laid over one from the file.
+
+    Environment names cannot hold ``.`` or ``-`` and have no case: there ``FINANCE_CONVERT``
+    stands for ``finance.convert``.
+    """
+    exact, loose = overrides.get(name), None
+    key = environment_name(name)
+    if key != name:
+        loose = overrides.get(key)
+    if exact is None or loose is None:
+        return exact or loose or ToolOverride()
+    merged = exact.model_dump(exclude_unset=True) | loose.model_dump(exclude_unset=True)
+    merged["settings"] = {**exact.settings, **loose.settings}
+    return ToolOverride.model_validate(merged)
+
+
+def environment_name(name: str) -> str:
+    """How a tool is named in ``MCP__OVERRIDES__NAME__...``, in lower case."""
+    return name.lower().replace(".", "_").replace("-", "_")
+
+
+def fingerprint(definitions: list[bytes]) -> str:
+    """Hex digest that is equal on every replica which serves these definitions."""
+    digest = hashlib.sha256()
+    for definition in definitions:
+        digest.update(b"%d:" % len(definition))
+        digest.update(definition)
+    return digest.hexdigest()
+
+
+def _drop_null(arguments: dict[str, Any], path: tuple[str, ...]) -> None:
+    node: Any = arguments
+    for key in path[:-1]:
+        node = node.get(key)
+        if not isinstance(node, dict):
+            return
+    if path[-1] in node and node[path[-1]] is None:
+        del node[path[-1]]
+
+
+def definition_of(tool: Tool) -> dict[str, Any]:
+    """The decoded ``Tool`` object, for people."""
+    value: dict[str, Any] = orjson.loads(tool.definition)
+    return value

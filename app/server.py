@@ -1,0 +1,192 @@
+"""Composition root: the only place that wires the parts together."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from starlette.applications import Starlette
+
+from app.configuration import ConfigurationError, load_settings
+from app.execution.executor import Executor
+from app.execution.results import ResultEncoder
+from app.http.endpoint import Endpoint
+from app.http.routes import Application
+from app.methods.discover import Discover
+from app.methods.router import Router
+from app.methods.subscriptions import Hub, Listen
+from app.methods.tools import CallTool, ListTools
+from app.protocol.messages import ServerMessages
+from app.protocol.sealed import KeyRing
+from app.registry.live import Registry
+from app.registry.watcher import changes
+from app.settings import Settings
+
+DISTRIBUTION: Final = "mcp-tool-server"
+log = structlog.get_logger()
+
+
+def server_version() -> str:
+    """Version of the installed distribution."""
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:  # run from a copy that was not installed
+        return "0"
+
+
+def server_messages(settings: Settings) -> ServerMessages:
+    """The messages of a server with these settings."""
+    info: dict[str, Any] = {"name": settings.server.name, "version": server_version()}
+    if settings.server.title:
+        info["title"] = settings.server.title
+    return ServerMessages(info)
+
+
+def key_ring(settings: Settings) -> KeyRing:
+    """The configured keys, or one that lives as long as the process."""
+    keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
+    return KeyRing(keys or [secrets.token_bytes(32)])
+
+
+class Service:
+    """Everything behind the doors of one process: registry, executor, router, listeners.
+
+    Args:
+        config: The configuration file to watch, if any.
+        flags: Command line values, which stay in force when the file changes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        config: Path | None = None,
+        flags: dict[str, dict[str, Any]] | None = None,
+    ) -> None:
+        self.settings = settings
+        self._config = config
+        self._flags = flags
+        messages = server_messages(settings)
+        self.hub = Hub(
+            limit=settings.limits.listen_streams, keep_alive_s=settings.execution.keep_alive_s
+        )
+        self.registry = Registry(
+            settings, messages=messages, keys=key_ring(settings), on_change=self.hub.publish
+        )
+        encoder = ResultEncoder(messages, max_bytes=settings.execution.max_result_bytes)
+        self.executor = Executor(
+            settings, encoder, begin=self.registry.begin_call, end=self.registry.end_call
+        )
+        self.router = Router(
+            {
+                "server/discover": Discover(settings, messages),
+                "tools/list": ListTools(self._catalog),
+                "tools/call": CallTool(self._catalog, self.executor, encoder),
+                "subscriptions/listen": Listen(tools_change=settings.tools.reload),
+            }
+        )
+        self.endpoint = Endpoint(settings, self.router, self.hub, messages)
+        self._stop_watching = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Load the tools and begin to watch them.
+
+        Raises:
+            FileNotFoundError: There is no tools folder.
+        """
+        await self.registry.start()
+        if self.settings.tools.reload:
+            self._watching = asyncio.create_task(self._watch(), name="watch tools")
+
+    async def stop(self) -> None:
+        """End what runs, in the order in which it depends on each other."""
+        self.hub.shut_down()
+        self._stop_watching.set()
+        if self._watching is not None:
+            await asyncio.gather(self._watching, return_exceptions=True)
+        await self.executor.stop(self.settings.server.shutdown_grace_s)
+        await self.registry.stop()
+
+    def _catalog(self) -> Any:
+        return self.registry.catalog
+
+    async def _watch(self) -> None:
+        folder = Path(self.settings.tools.directory)
+        async for changed in changes(folder, self._config, stop=self._stop_watching):
+            try:
+                settings = None
+                if self._config is not None and self._config.resolve() in changed:
+                    settings = self._reloaded_settings()
+                await self.registry.reload(settings)
+            except Exception:  # noqa: BLE001  # the last good snapshot goes on
+                log.exception("reload_failed")
+
+    def _reloaded_settings(self) -> Settings | None:
+        """The changed file, as far as it can take effect now; None if it cannot be used."""
+        try:
+            new = load_settings(self._config, flags=self._flags)
+        except ConfigurationError as error:
+            for problem in error.problems:
+                log.error("configuration_problem", problem=str(problem))
+            return None
+        later = [
+            name
+            for name in Settings.model_fields
+            if name not in ("tools", "overrides") and getattr(new, name) != getattr(self.settings, name)
+        ]
+        if later:
+            log.warning("configuration_needs_restart", sections=later)
+        fixed = {"directory": self.settings.tools.directory, "reload": self.settings.tools.reload}
+        tools = new.tools.model_copy(update=fixed)
+        return self.settings.model_copy(update={"tools": tools, "overrides": new.overrides})
+
+
+def create_app(
+    settings: Settings,
+    *,
+    config: Path | None = None,
+    flags: dict[str, dict[str, Any]] | None = None,
+) -> "App":
+    """The ASGI application for these settings."""
+    return App(settings, config=config, flags=flags)
+
+
+class App(Application):
+    """The ASGI application with what the process needs to know of it."""
+
+    def __init__(
+        self, settings: Settings, *, config: Path | None, flags: dict[str, dict[str, Any]] | None
+    ) -> None:
+        self._settings = settings
+        self._config = config
+        self._flags = flags
+        self.service: Service | None = None
+        self.draining = False
+        super().__init__(
+            endpoint=lambda: self.service.endpoint if self.service is not None else None,
+            is_ready=lambda: self.service is not None and not self.draining,
+            lifespan=self._lifespan,
+        )
+
+    def drain(self) -> None:
+        """Readiness turns off and listeners are told goodbye; requests are still served."""
+        self.draining = True
+        if self.service is not None:
+            self.service.hub.shut_down()
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        service = Service(self._settings, config=self._config, flags=self._flags)
+        await service.start()
+        self.service = service
+        try:
+            yield
+        finally:
+            self.draining = True
+            await service.stop()
+            self.service = None

@@ -1,0 +1,252 @@
+"""What tool authors use: ``@tool``, ``Context``, ``Header``, ``ToolError``.
+
+``@tool`` describes and registers nothing; the registry finds the specifications in the modules
+that it loads.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
+
+from pydantic import GetJsonSchemaHandler
+from pydantic_core import core_schema
+
+from app.principal import Principal
+from app.protocol.headers import SAFE_INTEGER
+from app.protocol.schema import Implementation
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class ToolError(Exception):
+    """A failure that the model can act on: its text reaches the model as ``isError``.
+
+    Any other exception reaches the caller as a generic text with an error id; only the log has
+    the details (Tools, "Error Handling").
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Marks a parameter that clients repeat in the HTTP header ``Mcp-Param-{name}``.
+
+    Use: ``region: Annotated[str, Header("Region")]``. For str, int, bool and their Optional
+    and Literal forms (Tools, "x-mcp-header"). Header values are visible to every proxy on the
+    way: never mark a secret.
+    """
+
+    name: str
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Clients need one primitive type on an annotated property, so Optional is unfolded."""
+        out = dict(handler(schema))
+        choices = out.get("anyOf", [])
+        kinds = [choice for choice in choices if choice.get("type") != "null"]
+        if len(kinds) == 1:
+            del out["anyOf"]
+            out.update(kinds[0])
+        if out.get("type") == "integer":
+            out["minimum"] = max(-SAFE_INTEGER, out.get("minimum", -SAFE_INTEGER))
+            out["maximum"] = min(SAFE_INTEGER, out.get("maximum", SAFE_INTEGER))
+        return {**out, "x-mcp-header": self.name}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Icon:
+    """An image for a tool: an http(s) or data URI (Overview, "``icons``")."""
+
+    src: str
+    mime_type: str | None = None
+    sizes: Sequence[str] = ()
+    theme: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"src": self.src}
+        if self.mime_type is not None:
+            out["mimeType"] = self.mime_type
+        if self.sizes:
+            out["sizes"] = list(self.sizes)
+        if self.theme is not None:
+            out["theme"] = self.theme
+        return out
+
+
+class Finished(Awaitable[None]):
+    """Done already; ``await`` lets other work run once. Returned where awaiting is optional."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+FINISHED: Final = Finished()
+
+
+class CallChannel(Protocol):
+    """What a running call offers to its Context (see ``app.execution``)."""
+
+    @property
+    def cancelled(self) -> bool: ...
+    @property
+    def remaining_s(self) -> float: ...
+    def progress(self, done: float, total: float | None, message: str | None) -> None: ...
+    def log(self, level: str, data: Any, logger: str | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The call that a tool answers. Declare a parameter of this type to get it.
+
+    Attributes:
+        tool_name: The tool's name as served.
+        request_id: JSON-RPC id of the request; unique only to its sender.
+        principal: Who calls.
+        protocol_version: Revision of the request.
+        client: What the client says it is; for display only.
+        meta: The request's ``_meta`` object.
+        settings: ``[overrides."<tool>".settings]`` and their environment variables.
+        lifespan: What the module's ``lifespan()`` yielded, else None.
+    """
+
+    tool_name: str
+    request_id: str | int
+    principal: Principal
+    protocol_version: str
+    client: Implementation | None
+    meta: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    lifespan: Any
+    channel: CallChannel = field(repr=False)
+
+    def progress(
+        self, done: float, total: float | None = None, message: str | None = None
+    ) -> Awaitable[None]:
+        """Tell the client how far the call is. From the event loop and from threads alike.
+
+        Values that do not increase are dropped, floods are thinned out, and nothing is sent to
+        a client that did not ask for progress. Awaiting the returned object is optional.
+
+        Raises:
+            TypeError, ValueError: Not a finite number, or the message is not text.
+        """
+        self.channel.progress(done, total, message)
+        return FINISHED
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> Awaitable[None]:
+        """Send a log message to the client if it asked for this level.
+
+        The protocol has deprecated this feature; prefer progress, results and your own logs.
+
+        Raises:
+            ValueError: The level is not one of the eight of RFC 5424.
+        """
+        self.channel.log(level, data, logger)
+        return FINISHED
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the caller has gone or the deadline has passed. For threads to look at."""
+        return self.channel.cancelled
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the deadline; never negative."""
+        return self.channel.remaining_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec(Generic[P, R]):
+    """A tool as declared by ``@tool``. Calling it calls the function."""
+
+    function: Callable[P, R]
+    name: str
+    title: str | None = None
+    description: str | None = None
+    icons: Sequence[Icon | Mapping[str, Any]] = ()
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    timeout_s: float | None = None
+    input_schema: Mapping[str, Any] | None = None
+    output_schema: Mapping[str, Any] | None = None
+    structured: bool = True
+    allow_unknown_arguments: bool | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+
+@overload
+def tool(function: Callable[P, R], /) -> ToolSpec[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    icons: Sequence[Icon | Mapping[str, Any]] = (),
+    annotations: Mapping[str, Any] | None = None,
+    timeout_s: float | None = None,
+    input_schema: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | None = None,
+    structured: bool = True,
+    allow_unknown_arguments: bool | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[P, R]], ToolSpec[P, R]]: ...
+
+
+def tool(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    icons: Sequence[Icon | Mapping[str, Any]] = (),
+    annotations: Mapping[str, Any] | None = None,
+    timeout_s: float | None = None,
+    input_schema: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | None = None,
+    structured: bool = True,
+    allow_unknown_arguments: bool | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> ToolSpec[P, R] | Callable[[Callable[P, R]], ToolSpec[P, R]]:
+    """Declare a function as a tool: ``@tool`` or ``@tool(title=...)``.
+
+    Args:
+        name: Default: the function's name. A sub-folder of ``tools/`` is put before it.
+        title: For people.
+        description: For the model. Default: the docstring.
+        icons: ``Icon`` objects or mappings of the wire form.
+        annotations: ``read_only``, ``destructive``, ``idempotent``, ``open_world``, ``title``;
+            other keys are sent as they are.
+        timeout_s: Deadline of one call in seconds; default: ``[execution] timeout_s``.
+        input_schema: A JSON Schema of your own. The function then takes the arguments by name
+            (or all of them through ``**arguments``), unconverted.
+        output_schema: A JSON Schema of your own; every result is checked against it.
+        structured: False sends text alone, without structured content and output schema.
+        allow_unknown_arguments: True ignores arguments that the function does not have.
+            Default: ``[tools] unknown_arguments``.
+        meta: ``_meta`` of the tool's definition.
+    """
+
+    def declare(function: Callable[P, R]) -> ToolSpec[P, R]:
+        return ToolSpec(
+            function=function,
+            name=name if name is not None else function.__name__,
+            title=title,
+            description=description,
+            icons=tuple(icons),
+            annotations=dict(annotations or {}),
+            timeout_s=timeout_s,
+            input_schema=input_schema,
+            output_schema=output_schema,
+            structured=structured,
+            allow_unknown_arguments=allow_unknown_arguments,
+            meta=dict(meta or {}),
+        )
+
+    return declare if function is None else declare(function)
