@@ -71,6 +71,7 @@ def load_settings(
             _table(values, section)[key] = value
             sources[f"{section}.{key}"] = "command line"
     problems += _reserved(values, source)
+    settings: Settings | None = None
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
@@ -78,7 +79,7 @@ def load_settings(
             _explain(detail, values, source, sources)
             for detail in error.errors(include_url=False, include_context=False)
         ]
-    if problems:
+    if problems or settings is None:
         raise ConfigurationError(problems)
     return settings
 

@@ -115,14 +115,13 @@ class ResourceLink(_Block):
 
     def as_json(self) -> dict[str, Any]:
         out: dict[str, Any] = {"type": "resource_link", "uri": self.uri, "name": self.name}
-        for key, value in (
-            ("title", self.title),
-            ("description", self.description),
-            ("mimeType", self.mime_type),
-            ("size", self.size),
-        ):
-            if value is not None:
-                out[key] = value
+        optional = {
+            "title": self.title,
+            "description": self.description,
+            "mimeType": self.mime_type,
+            "size": self.size,
+        }
+        out |= {key: value for key, value in optional.items() if value is not None}
         return self._finish(out)
 
 

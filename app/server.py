@@ -22,6 +22,7 @@ from app.methods.subscriptions import Hub, Listen
 from app.methods.tools import CallTool, ListTools
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
+from app.registry.catalog import Catalog
 from app.registry.live import Registry
 from app.registry.watcher import changes
 from app.settings import Settings
@@ -112,18 +113,19 @@ class Service:
         await self.executor.stop(self.settings.server.shutdown_grace_s)
         await self.registry.stop()
 
-    def _catalog(self) -> Any:
+    def _catalog(self) -> Catalog:
         return self.registry.catalog
 
     async def _watch(self) -> None:
-        folder = Path(self.settings.tools.directory)
-        async for changed in changes(folder, self._config, stop=self._stop_watching):
+        folder = await asyncio.to_thread(Path(self.settings.tools.directory).resolve)
+        config = self._config.absolute() if self._config is not None else None
+        async for changed in changes(folder, config, stop=self._stop_watching):
             try:
                 settings = None
-                if self._config is not None and self._config.resolve() in changed:
+                if config is not None and config in changed:
                     settings = self._reloaded_settings()
                 await self.registry.reload(settings)
-            except Exception:  # noqa: BLE001  # the last good snapshot goes on
+            except Exception:  # the last good snapshot goes on
                 log.exception("reload_failed")
 
     def _reloaded_settings(self) -> Settings | None:
@@ -132,12 +134,13 @@ class Service:
             new = load_settings(self._config, flags=self._flags)
         except ConfigurationError as error:
             for problem in error.problems:
-                log.error("configuration_problem", problem=str(problem))
+                log.error("configuration_problem", problem=str(problem))  # noqa: TRY400  # told in full
             return None
         later = [
             name
             for name in Settings.model_fields
-            if name not in ("tools", "overrides") and getattr(new, name) != getattr(self.settings, name)
+            if name not in ("tools", "overrides")
+            and getattr(new, name) != getattr(self.settings, name)
         ]
         if later:
             log.warning("configuration_needs_restart", sections=later)

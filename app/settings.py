@@ -28,9 +28,9 @@ class ServerSettings(_Section):
     port: Annotated[int, Field(ge=0, le=65535, description="Port to bind; 0 picks a free one.")] = (
         8000
     )
-    name: Annotated[
-        str, Field(min_length=1, max_length=200, description="Name in serverInfo.")
-    ] = "mcp-tool-server"
+    name: Annotated[str, Field(min_length=1, max_length=200, description="Name in serverInfo.")] = (
+        "mcp-tool-server"
+    )
     title: Annotated[str | None, Field(description="Title in serverInfo, for people.")] = None
     instructions: Annotated[
         str | None, Field(description="What a model should know about these tools as a whole.")

@@ -2,6 +2,9 @@
 
 import typer
 
+from app.cli.call import call
+from app.cli.check import check, tools
+from app.cli.health import health
 from app.cli.serve import serve
 from app.server import server_version
 
@@ -29,7 +32,8 @@ def _root(
     """Serve typed Python functions as MCP tools over HTTP."""
 
 
-app.command()(serve)
+for command in (serve, check, tools, call, health):
+    app.command()(command)
 
 
 def main() -> None:

@@ -139,7 +139,7 @@ def _plain_json(tool: Tool, value: Any) -> Any:
         return _any_json(value)
     try:
         return to_plain(value)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # serializers of the tool's types run here
         raise BadResult(f"a {type(value).__name__} has no JSON form: {error}") from None
 
 
@@ -147,7 +147,7 @@ def _any_json(value: Any) -> Any:
     _refuse_unordered(value)
     try:
         return _ANY.to_python(value, mode="json", by_alias=True, warnings=False)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # likewise
         raise BadResult(f"a {type(value).__name__} has no JSON form: {error}") from None
 
 
@@ -165,7 +165,8 @@ def _refuse_unordered(value: Any) -> None:
         elif isinstance(item, (list, tuple)):
             stack.extend(item)
         elif isinstance(item, _UNORDERED) or (
-            isinstance(item, Iterable) and not hasattr(item, "__pydantic_serializer__")
+            isinstance(item, Iterable)
+            and not hasattr(item, "__pydantic_serializer__")
             and hasattr(item, "__next__")
         ):
             raise BadResult(f"a {type(item).__name__} has no order; return a list")
@@ -180,9 +181,7 @@ def _encode(plain: Any) -> bytes:
         raise BadResult(f"the result has no JSON form: {error}") from None
     # The encoder writes NaN and infinity as null; only then is it worth looking for them.
     if b"null" in encoded and (path := _path_of_nan(plain)) is not None:
-        sentence = (
-            f"The tool returned a number that JSON cannot hold (NaN or infinity) at {path}."
-        )
+        sentence = f"The tool returned a number that JSON cannot hold (NaN or infinity) at {path}."
         raise BadResult(sentence, public=sentence)
     return encoded
 

@@ -126,7 +126,7 @@ class _Worker(threading.Thread):
             result, error = None, None
             try:
                 result = call.context.run(call.work)
-            except BaseException as raised:  # SystemExit of a tool must not end the worker
+            except BaseException as raised:  # noqa: BLE001  # SystemExit of a tool must not end the worker
                 error = raised
             try:
                 self._loop.call_soon_threadsafe(self._report, self, call, result, error)

@@ -4,25 +4,20 @@ import asyncio
 
 from app.execution.execution import Execution
 from app.http.disconnect import watch_disconnect
-from app.http.gate import Accepts
-from app.http.responses import Receive, Response, Scope, event
+from app.http.exchange import Exchange
+from app.http.responses import Response, event
 from app.protocol.inbound import Call
 from app.protocol.jsonrpc import result_response
 from app.settings import ExecutionSettings
 
 
 async def carry_call(
-    execution: Execution,
-    call: Call,
-    scope: Scope,
-    receive: Receive,
-    accepts: Accepts,
-    response: Response,
-    settings: ExecutionSettings,
+    execution: Execution, call: Call, exchange: Exchange, settings: ExecutionSettings
 ) -> None:
     """Send what the tool says and how it ends. A client that goes cancels the call."""
+    response, accepts = exchange.response, exchange.accepts
     response.add_headers(execution.headers)
-    unwatch = watch_disconnect(scope, receive, execution.cancel)
+    unwatch = watch_disconnect(exchange.scope, exchange.receive, execution.cancel)
     try:
         if accepts.stream:
             await _until_done(execution, response, settings)

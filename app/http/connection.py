@@ -49,7 +49,8 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._unparsed_bytes = 0
         self._arriving_since = self.loop.time()
-        self.scope["extensions"] = {DISCONNECT_EXTENSION: self._watch}  # type: ignore[typeddict-item]
+        extensions: dict[str, Any] = {DISCONNECT_EXTENSION: self._watch}
+        self.scope["extensions"] = extensions
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -87,7 +88,8 @@ class Connection(HttpToolsProtocol):
         if callback is not None:
             callback()
 
-    def send_400_response(self, msg: str) -> None:
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's signature
+        """Called by uvicorn for what its parser refuses."""
         if not self._refused:
             self._refuse(InvalidRequest("This is not an HTTP/1.1 request."))
 
@@ -98,15 +100,16 @@ class Connection(HttpToolsProtocol):
             self._arriving_since = None
             if self._has_begun():
                 self._refuse(
-                    RequestTimeout(f"The request did not arrive within {self.request_timeout_s:g} s.")
+                    RequestTimeout(
+                        f"The request did not arrive within {self.request_timeout_s:g} s."
+                    )
                 )
             else:
                 self.transport.close()
 
     def _has_begun(self) -> bool:
-        return (self._head_bytes > 0 or self._unparsed_bytes > 0) and (
-            self.cycle is None or not self.cycle.response_started
-        )
+        answered = self.cycle is not None and self.cycle.response_started  # type: ignore[redundant-expr]  # uvicorn starts it as None
+        return self._head_bytes + self._unparsed_bytes > 0 and not answered
 
     def _watch(self, callback: Callable[[], None] | None) -> None:
         self._on_disconnect = callback

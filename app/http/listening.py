@@ -3,7 +3,8 @@
 import asyncio
 
 from app.http.disconnect import watch_disconnect
-from app.http.responses import Receive, Response, Scope, event
+from app.http.exchange import Exchange
+from app.http.responses import Response, event
 from app.methods.router import Subscription
 from app.methods.subscriptions import Hub, Stream
 from app.protocol.inbound import Call
@@ -13,9 +14,7 @@ from app.protocol.messages import ServerMessages, acknowledged, tools_list_chang
 async def carry_subscription(
     subscription: Subscription,
     call: Call,
-    scope: Scope,
-    receive: Receive,
-    response: Response,
+    exchange: Exchange,
     hub: Hub,
     messages: ServerMessages,
 ) -> None:
@@ -24,6 +23,7 @@ async def carry_subscription(
     Raises:
         Unavailable: Before the acknowledgement, when every place is taken.
     """
+    response = exchange.response
     acknowledgement = event(acknowledged(call.id, subscription.kinds))
     if not subscription.kinds:
         # Nothing was honoured: an open stream would only hold a socket.
@@ -31,7 +31,7 @@ async def carry_subscription(
         await response.finish(messages.listen_result(call.id))
         return
     stream = hub.open()
-    unwatch = watch_disconnect(scope, receive, stream.task.cancel)
+    unwatch = watch_disconnect(exchange.scope, exchange.receive, stream.drop)
     try:
         await response.notify(acknowledgement)
         await _tell(stream, call, response)

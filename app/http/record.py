@@ -15,14 +15,14 @@ log = structlog.get_logger()
 class RequestRecord:
     """Collects what the log line says.
 
-    Args:
+    Attributes:
         address: Of the client, where it is known.
     """
 
-    __slots__ = ("_address", "_call", "_code", "_start", "error_id", "id", "method", "outcome")
+    __slots__ = ("_call", "_code", "_start", "address", "error_id", "id", "method", "outcome")
 
-    def __init__(self, address: str | None) -> None:
-        self._address = address
+    def __init__(self) -> None:
+        self.address: str | None = None
         self._start = time.perf_counter()
         self._call: Call | None = None
         self._code: int | None = None
@@ -37,7 +37,7 @@ class RequestRecord:
         self.id = call.id
         self.method = call.method
 
-    def error(self, error: ProtocolError) -> None:
+    def refused(self, error: ProtocolError) -> None:
         """The request was refused."""
         self.outcome = "protocol_error" if error.http_status < 500 else "internal_error"
         if error.http_status == 503:
@@ -53,8 +53,8 @@ class RequestRecord:
             "duration_ms": round((time.perf_counter() - self._start) * 1000, 3),
             "request_id": printable(self.id) if isinstance(self.id, str) else self.id,
         }
-        if self._address is not None:
-            fields["address"] = self._address
+        if self.address is not None:
+            fields["address"] = self.address
         if self._code is not None:
             fields["code"] = self._code
         if self.error_id is not None:

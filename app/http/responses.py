@@ -67,7 +67,8 @@ class Response:
 
     async def open_stream(self, first: bytes = KEEP_ALIVE) -> None:
         """Begin an event stream. The first bytes leave together with the head: some proxies
-        forward nothing until a body has begun."""
+        forward nothing until a body has begun.
+        """
         self._state = advance(self._state, Event.STREAM)
         self.status = 200
         await self._send(

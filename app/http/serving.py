@@ -83,7 +83,8 @@ def make_server(
     on_listening: Callable[[str, int], None],
 ) -> Server:
     """A server for an application. The parser and the loop are pinned: with the pure Python
-    ones a request costs several times as much."""
+    ones a request costs several times as much.
+    """
     config = uvicorn.Config(
         app,
         host=settings.host,

@@ -25,9 +25,7 @@ class Listen:
     def __init__(self, *, tools_change: bool) -> None:
         self._served = (TOOLS_LIST_CHANGED,) if tools_change else ()
 
-    def __call__(
-        self, call: Call, principal: Principal, headers: HeaderMap | None
-    ) -> Subscription:
+    def __call__(self, call: Call, principal: Principal, headers: HeaderMap | None) -> Subscription:
         wanted = call.params.get("notifications")
         if not isinstance(wanted, dict):
             raise InvalidParams("params.notifications must be an object that says what to tell of.")
@@ -64,6 +62,10 @@ class Stream:
                 await self._waiter
             finally:
                 self._waiter = None
+
+    def drop(self) -> None:
+        """The client has gone, or does not read: end without a word."""
+        self.task.cancel()
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -133,7 +135,7 @@ class Hub:
         for stream in self._streams:
             if stream.writing_since is not None:
                 if now - stream.writing_since > SLOW_READER_S:
-                    stream.task.cancel()
+                    stream.drop()
             elif now - stream.quiet_since >= self._keep_alive_s * 0.9:
                 stream.quiet = True
                 stream.wake()

@@ -69,7 +69,9 @@ class _ToStructlog(logging.Handler):
         try:
             write = getattr(structlog.get_logger(), record.levelname.lower(), None)
             if write is not None:
-                write("log", logger=record.name, message=record.getMessage(), exc_info=record.exc_info)
+                write(
+                    "log", logger=record.name, message=record.getMessage(), exc_info=record.exc_info
+                )
         finally:
             self._inside.busy = False
 

@@ -87,6 +87,7 @@ def is_token(value: bytes) -> bool:
 
 
 def is_sentinel(value: bytes) -> bool:
+    """Whether a value is marked as Base64. The markers may not overlap: ``=?base64?=`` is text."""
     return (
         value.startswith(_SENTINEL_START)
         and value.endswith(_SENTINEL_END)

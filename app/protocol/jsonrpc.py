@@ -185,6 +185,7 @@ def notification(method: str, params: Mapping[str, Any]) -> bytes:
 
 
 def encode_id(id: RequestId) -> bytes:
+    """A request id as JSON, in the type it came in."""
     return b"%d" % id if type(id) is int else orjson.dumps(id)
 
 

@@ -70,9 +70,7 @@ def text_content(text: str) -> bytes:
     return b'[{"type":"text","text":%b}]' % orjson.dumps(text)
 
 
-def progress(
-    token: ProgressToken, done: float, total: float | None, message: str | None
-) -> bytes:
+def progress(token: ProgressToken, done: float, total: float | None, message: str | None) -> bytes:
     """``notifications/progress``."""
     params: dict[str, Any] = {"progressToken": token, "progress": done}
     if total is not None:

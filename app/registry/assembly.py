@@ -23,6 +23,9 @@ from app.registry.tool import (
 from app.settings import Settings
 from app.toolkit import ToolSpec
 
+_Placed = tuple[Tool, int]
+"""A tool and the line of its function."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
@@ -57,15 +60,15 @@ def assemble(
     """
     problems = list(build.problems)
     files = dict(build.files)
-    candidates: list[tuple[Tool, int]] = []
+    candidates: list[_Placed] = []
     for path in sorted(files):
-        tools, errors = _compile_file(files[path], settings)
+        placed, errors = _compile_file(files[path], settings)
         old = previous.get(path)
         if errors and old is not None and old is not files[path]:
             files[path] = old
-            tools, _ = _compile_file(old, settings)
+            placed, _ = _compile_file(old, settings)
         problems += errors
-        candidates += tools
+        candidates += placed
     tools = _without_duplicates(candidates, served, problems)
     enabled = [tool for tool in tools if override_for(tool.name, settings.overrides).enabled]
     problems += _warnings(tools, settings)
@@ -84,9 +87,7 @@ def tool_name(spec: ToolSpec[..., Any], path: str, separator: str) -> str:
     return separator.join((*PurePosixPath(path).parent.parts, spec.name))
 
 
-def _compile_file(
-    file: LoadedFile, settings: Settings
-) -> tuple[list[tuple[Tool, int]], list[Problem]]:
+def _compile_file(file: LoadedFile, settings: Settings) -> tuple[list[_Placed], list[Problem]]:
     tools, errors = [], []
     for spec, line in file.specs:
         name = tool_name(spec, file.path, settings.tools.separator)
@@ -103,9 +104,7 @@ def _compile_file(
                 file.compiled = {
                     other: value for other, value in file.compiled.items() if other[0] != key[0]
                 }
-                file.compiled[key] = compile_tool(
-                    spec, name=name, source=file, settings=settings
-                )
+                file.compiled[key] = compile_tool(spec, name=name, source=file, settings=settings)
             tools.append((file.compiled[key], line))
         except ToolDefinitionError as error:
             errors.append(Problem(file.path, line, "error", str(error), name))
@@ -113,12 +112,12 @@ def _compile_file(
 
 
 def _without_duplicates(
-    candidates: Iterable[tuple[Tool, int]],
+    candidates: Iterable[_Placed],
     served: Mapping[str, Tool],
     problems: list[Problem],
 ) -> list[Tool]:
     """Of tools with one name none is served, except one that was served before."""
-    by_name: defaultdict[str, list[tuple[Tool, int]]] = defaultdict(list)
+    by_name: defaultdict[str, list[_Placed]] = defaultdict(list)
     for tool, line in candidates:
         by_name[tool.name].append((tool, line))
     unique = []

@@ -7,7 +7,6 @@ value, which may be a secret or a megabyte.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import jsonschema
 from jsonschema.protocols import Validator
 from pydantic import ValidationError
 
@@ -16,9 +15,16 @@ MAX_NAME: Final = 64
 MAX_CHOICES: Final = 24
 
 
+Error = Any
+"""``jsonschema.ValidationError``; its attributes are declared as maybe unset, which they are not
+for an error that a validator found."""
+
+
 def explain(explainer: Validator, value: Any) -> list[str]:
     """One sentence per error, at most ``MAX_ERRORS``, most important first."""
-    errors = sorted(explainer.iter_errors(value), key=lambda error: (len(error.path), error.validator))
+    errors = sorted(
+        explainer.iter_errors(value), key=lambda error: (len(error.path), error.validator)
+    )
     return _bounded(_unique(_sentence(error) for error in errors))
 
 
@@ -40,7 +46,7 @@ def _unique(sentences: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(sentences))
 
 
-def _sentence(error: jsonschema.ValidationError) -> str:
+def _sentence(error: Error) -> str:
     place = _place(error.absolute_path)
     if error.validator in ("anyOf", "oneOf") and error.context:
         return f"{place}: {_alternatives(error)}"
@@ -61,7 +67,7 @@ def _name(name: str) -> str:
     return short if short.isprintable() else repr(short)
 
 
-def _alternatives(error: jsonschema.ValidationError) -> str:
+def _alternatives(error: Error) -> str:
     kinds = [
         part.get("type") for part in error.validator_value if isinstance(part.get("type"), str)
     ]
@@ -72,7 +78,7 @@ def _alternatives(error: jsonschema.ValidationError) -> str:
     return f"matches none of the allowed forms; nearest: {_sentence(nearest)}"
 
 
-def _type(error: jsonschema.ValidationError) -> str:
+def _type(error: Error) -> str:
     expected = error.validator_value
     kinds = [expected] if isinstance(expected, str) else list(expected)
     if _kind(error.instance) == "number" and "integer" in kinds:
@@ -80,13 +86,13 @@ def _type(error: jsonschema.ValidationError) -> str:
     return f"must be {_or(kinds)}, not {_kind(error.instance)}"
 
 
-def _required(error: jsonschema.ValidationError) -> str:
+def _required(error: Error) -> str:
     instance = error.instance
     missing = [_name(name) for name in error.validator_value if name not in instance]
     return f"missing required {', '.join(missing)}"
 
 
-def _additional(error: jsonschema.ValidationError) -> str:
+def _additional(error: Error) -> str:
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
     known = list(schema.get("properties", {}))
     unknown = [_name(name) for name in error.instance if name not in known][:MAX_ERRORS]
@@ -94,7 +100,7 @@ def _additional(error: jsonschema.ValidationError) -> str:
     return f"unknown {', '.join(unknown)}; {allowed}"
 
 
-def _enum(error: jsonschema.ValidationError) -> str:
+def _enum(error: Error) -> str:
     choices = [repr(choice) for choice in error.validator_value[:MAX_CHOICES]]
     more = ", ..." if len(error.validator_value) > MAX_CHOICES else ""
     return f"must be one of {', '.join(choices)}{more}"
@@ -119,7 +125,7 @@ def _kind(value: Any) -> str:
     return "null"
 
 
-_RULES: Final[Mapping[str, Callable[[jsonschema.ValidationError], str]]] = {
+_RULES: Final[Mapping[str, Callable[[Error], str]]] = {
     "type": _type,
     "required": _required,
     "additionalProperties": _additional,

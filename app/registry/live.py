@@ -37,7 +37,7 @@ class Lifespan:
                 await self._leave.wait()
         except Exception as error:
             if self._entered.done():
-                log.error("lifespan_failed", file=self._file.path, exc_info=True)
+                log.exception("lifespan_failed", file=self._file.path)
             else:
                 self._entered.set_exception(error)
 
@@ -52,7 +52,9 @@ class Lifespan:
                 await self._entered
         except TimeoutError:
             self._task.cancel()
-            raise TimeoutError(f"lifespan() did not yield within {LIFESPAN_TIMEOUT_S:g} s") from None
+            raise TimeoutError(
+                f"lifespan() did not yield within {LIFESPAN_TIMEOUT_S:g} s"
+            ) from None
 
     async def exit(self) -> None:
         """Close what the module opened; what does not close in time is left behind."""
@@ -216,9 +218,7 @@ class Registry:
         forget_modules([*self._files.values(), *self._retiring.values()])
 
 
-def _without(
-    build: Build, failed: Sequence[Problem], previous: Mapping[str, LoadedFile]
-) -> Build:
+def _without(build: Build, failed: Sequence[Problem], previous: Mapping[str, LoadedFile]) -> Build:
     """The build with failed files in their previous version, or without them."""
     files: dict[str, Any] = dict(build.files)
     for problem in failed:

@@ -112,7 +112,7 @@ def load_folder(folder: Path, previous: Mapping[str, LoadedFile]) -> Build:
                 module = importlib.import_module(package.module_name(path))
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # a tool file may raise anything, SystemExit too
+            except BaseException as error:  # noqa: BLE001  # a file may raise SystemExit too
                 problems.append(_load_problem(folder, sources[path], error))
                 failed.add(path)
                 if path in previous:
@@ -131,7 +131,10 @@ def _read(folder: Path, problems: list[Problem]) -> Iterator[Source]:
         path = relative.as_posix()
         try:
             if file.stat().st_size > MAX_SOURCE_BYTES:
-                raise OSError(0, f"larger than {MAX_SOURCE_BYTES} bytes")
+                problems.append(
+                    Problem(path, None, "error", f"larger than {MAX_SOURCE_BYTES} bytes")
+                )
+                continue
             text = file.read_bytes()
         except OSError as error:
             problems.append(Problem(path, None, "error", f"cannot be read: {error.strerror}"))
@@ -200,7 +203,10 @@ class _Package(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         sys.meta_path.remove(self)
 
     def find_spec(
-        self, name: str, path: object = None, target: object = None
+        self,
+        name: str,
+        path: object = None,  # noqa: ARG002  # importlib's signature
+        target: object = None,  # noqa: ARG002
     ) -> importlib.machinery.ModuleSpec | None:
         root, _, rest = name.partition(".")
         if root != self._root:

@@ -36,9 +36,12 @@ class SignatureError(ValueError):
 class ToolJsonSchema(GenerateJsonSchema):
     """Pydantic's generator, less what costs tokens and tells a model nothing."""
 
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
+    ignored_warning_kinds = {  # noqa: RUF012  # an instance variable to the base class
+        "skipped-choice",
+        "non-serializable-default",
+    }
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
         return False
 
     def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
@@ -138,7 +141,7 @@ def output_plan(spec: ToolSpec[..., Any]) -> OutputPlan:
         adapter: TypeAdapter[Any] = TypeAdapter(_with_usable_typed_dicts(declared))
         serializer = SchemaSerializer(adapter.core_schema, _SERIALIZER_CONFIG)
         schema = own if own is not None else _schema_of(adapter.core_schema, "serialization")
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # pydantic and the author's types raise many kinds
         raise SignatureError(f"the return type has no JSON form: {_first_line(error)}") from None
 
     def to_plain(value: Any) -> Any:
@@ -151,7 +154,9 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
     except Exception as error:
-        raise SignatureError(f"a type annotation cannot be resolved: {_first_line(error)}") from None
+        raise SignatureError(
+            f"a type annotation cannot be resolved: {_first_line(error)}"
+        ) from None
 
 
 def _first_line(error: BaseException) -> str:
@@ -174,7 +179,8 @@ def _model(
     refuse_unknown: bool,
 ) -> tuple[type[BaseModel], tuple[tuple[str, str], ...]]:
     """A model of the parameters. Its fields have names of ours, with the parameters' as aliases,
-    so that no parameter name (``self``, ``schema``, ``model_config``, ``_id``) can clash."""
+    so that no parameter name (``self``, ``schema``, ``model_config``, ``_id``) can clash.
+    """
     definitions: dict[str, Any] = {}
     fields = []
     for index, parameter in enumerate(parameters):
@@ -190,7 +196,7 @@ def _model(
     )
     try:
         model: type[BaseModel] = create_model("Arguments", __config__=config, **definitions)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # as above
         raise SignatureError(f"a parameter has no JSON form: {_first_line(error)}") from None
     return model, tuple(fields)
 
@@ -280,19 +286,7 @@ def _with_usable_typed_dicts(hint: Any) -> Any:
     if sys.version_info >= (3, 12):
         return hint
     if typing.is_typeddict(hint) and type(hint).__module__ == "typing":
-        hints = typing.get_type_hints(hint, include_extras=True)
-        members = {}
-        for key, value in hints.items():
-            wrapper: Any = (
-                typing_extensions.Required
-                if key in hint.__required_keys__
-                else typing_extensions.NotRequired
-            )
-            members[key] = wrapper[_with_usable_typed_dicts(value)]
-        rebuilt: Any = typing_extensions.TypedDict(hint.__name__, members)  # type: ignore[operator]
-        rebuilt.__doc__ = hint.__doc__
-        rebuilt.__module__ = hint.__module__
-        return rebuilt
+        return _rebuilt_typed_dict(hint)
     arguments = get_args(hint)
     if not arguments or get_origin(hint) is Literal:
         return hint
@@ -304,3 +298,15 @@ def _with_usable_typed_dicts(hint: Any) -> Any:
     if isinstance(hint, types.UnionType):
         return Union[changed]  # noqa: UP007  # built from a tuple
     return hint.copy_with(changed) if hasattr(hint, "copy_with") else hint.__origin__[changed]
+
+
+def _rebuilt_typed_dict(hint: Any) -> Any:
+    members: dict[str, Any] = {}
+    for key, value in typing.get_type_hints(hint, include_extras=True).items():
+        required = key in hint.__required_keys__
+        wrapper: Any = typing_extensions.Required if required else typing_extensions.NotRequired
+        members[key] = wrapper[_with_usable_typed_dicts(value)]
+    make: Any = typing_extensions.TypedDict
+    rebuilt = make(hint.__name__, members)
+    rebuilt.__doc__, rebuilt.__module__ = hint.__doc__, hint.__module__
+    return rebuilt

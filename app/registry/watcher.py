@@ -16,10 +16,11 @@ async def changes(
 ) -> AsyncIterator[frozenset[Path]]:
     """Yield the sets of changed files that can matter: Python files and the configuration.
 
+    Both paths are absolute and have no links in them, as the changes that are told of.
+
     Ends when ``stop`` is set.
     """
     queue: asyncio.Queue[frozenset[Path]] = asyncio.Queue()
-    folder = folder.resolve()
 
     def is_python(_: Change, path: str) -> bool:
         file = Path(path)
@@ -28,14 +29,13 @@ async def changes(
 
     watchers = [asyncio.create_task(_watch(folder, is_python, queue, stop, recursive=True))]
     if config is not None:
-        file = config.resolve()
 
         def is_config(_: Change, path: str) -> bool:
-            return Path(path) == file
+            return Path(path) == config
 
         # The folder, not the file: editors replace files, and a watch would stay on the old one.
         watchers.append(
-            asyncio.create_task(_watch(file.parent, is_config, queue, stop, recursive=False))
+            asyncio.create_task(_watch(config.parent, is_config, queue, stop, recursive=False))
         )
     stopped = asyncio.create_task(stop.wait())
     try:

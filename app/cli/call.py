@@ -1,0 +1,125 @@
+"""``call``: run one tool here, through the path that a request takes."""
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.progress import Progress, TaskID
+
+from app.cli.exits import Exit
+from app.cli.options import (
+    ConfigOption,
+    JsonOption,
+    ToolsOption,
+    errors,
+    fail,
+    load_or_exit,
+    out,
+    tool_flags,
+)
+from app.execution.execution import Execution
+from app.methods.router import Reply
+from app.observability.logs import configure_logging
+from app.principal import ANONYMOUS
+from app.protocol.errors import ProtocolError
+from app.protocol.inbound import Call
+from app.protocol.schema import LATEST_PROTOCOL_VERSION, Implementation, RequestMeta
+from app.server import Service
+from app.settings import Settings
+
+
+def call(
+    name: Annotated[str, typer.Argument(help="Name of the tool, as served")],
+    args: Annotated[str, typer.Option("--args", "-a", help="Arguments as a JSON object")] = "{}",
+    config: ConfigOption = None,
+    tools: ToolsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Call one tool in this process and show its progress and its result."""
+    try:
+        arguments = orjson.loads(args)
+    except orjson.JSONDecodeError as error:
+        fail(f"--args is not JSON: {error.msg} at column {error.colno}", Exit.USAGE)
+    if not isinstance(arguments, dict):
+        fail("--args must be a JSON object such as '{\"a\": 1}'", Exit.USAGE)
+    flags = tool_flags(tools)
+    flags.setdefault("tools", {})["reload"] = False
+    settings = load_or_exit(config, flags)
+    configure_logging("error", "auto")
+    result = asyncio.run(_run(settings, name, arguments))
+    if as_json:
+        typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
+    else:
+        _print(result)
+    raise typer.Exit(Exit.PROBLEMS if result.get("isError") else Exit.OK)
+
+
+async def _run(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    service = Service(settings)
+    try:
+        await service.start()
+    except FileNotFoundError as error:
+        fail(str(error), Exit.TOOLS)
+    meta = RequestMeta(
+        LATEST_PROTOCOL_VERSION,
+        {},
+        Implementation("mcp-tool-server call", "1"),
+        "debug",
+        1,
+        None,
+        {},
+    )
+    request = Call(1, "tools/call", {"name": name, "arguments": arguments}, meta)
+    try:
+        answer = service.router.dispatch(request, ANONYMOUS, None)
+        encoded = answer.result if isinstance(answer, Reply) else b""
+        if isinstance(answer, Execution):
+            encoded = await _follow(answer)
+    except ProtocolError as error:
+        known = ", ".join(service.registry.catalog.tools)
+        fail(f"{error.message}. Served: {known}", Exit.PROBLEMS)
+    finally:
+        await service.stop()
+    decoded: dict[str, Any] = orjson.loads(encoded)
+    return decoded
+
+
+async def _follow(execution: Execution) -> bytes:
+    """Show what the tool says until it ends."""
+    with Progress(console=errors, transient=True) as bar:
+        task: TaskID | None = None
+        while execution.result is None:
+            await execution.wait(None)
+            for message in execution.take_notifications():
+                params = orjson.loads(message)["params"]
+                if "progress" not in params:
+                    errors.print(f"[dim]{params['level']}[/dim]", params["data"])
+                    continue
+                if task is None:
+                    task = bar.add_task("", total=params.get("total"))
+                bar.update(
+                    task,
+                    completed=params["progress"],
+                    total=params.get("total"),
+                    description=params.get("message", ""),
+                )
+    return execution.result
+
+
+def _print(result: dict[str, Any]) -> None:
+    console = errors if result.get("isError") else out
+    for block in result["content"]:
+        match block["type"]:
+            case "text":
+                console.print(block["text"], markup=False, soft_wrap=True)
+            case "image" | "audio":
+                size = len(block["data"]) * 3 // 4
+                console.print(f"({block['type']}: {block['mimeType']}, about {size:,} bytes)")
+            case "resource_link":
+                console.print(f"({block['name']}: {block['uri']})")
+            case _:
+                resource = block["resource"]
+                console.print(f"({resource['uri']})")
+                console.print(resource.get("text", ""), markup=False, soft_wrap=True)

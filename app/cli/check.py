@@ -1,0 +1,129 @@
+"""``check`` and ``tools``: what would be served, and what is wrong."""
+
+import json
+from typing import Any
+
+import typer
+from rich.table import Table
+
+from app.cli.exits import Exit
+from app.cli.options import (
+    ConfigOption,
+    JsonOption,
+    ToolsOption,
+    errors,
+    fail,
+    load_or_exit,
+    out,
+    tool_flags,
+)
+from app.configuration import ConfigurationError, load_settings
+from app.observability.logs import configure_logging
+from app.registry.assembly import Assembly
+from app.registry.inspect import load_once
+from app.registry.tool import definition_of
+from app.server import server_messages
+from app.settings import Settings
+
+
+def check(
+    config: ConfigOption = None, tools: ToolsOption = None, as_json: JsonOption = False
+) -> None:
+    """Load settings and tools and print every problem; exit code 1 if one is an error."""
+    findings: list[dict[str, Any]] = []
+    served = 0
+    try:
+        settings = load_settings(config, flags=tool_flags(tools))
+    except ConfigurationError as error:
+        findings += [
+            {
+                "severity": "error",
+                "file": problem.source,
+                "line": None,
+                "tool": None,
+                "message": f"{problem.key}: {problem.message}" if problem.key else problem.message,
+            }
+            for problem in error.problems
+        ]
+    else:
+        assembly = _load(settings)
+        served = len(assembly.catalog.tools)
+        findings += [
+            {
+                "severity": problem.severity,
+                "file": _shown_path(settings, problem.path),
+                "line": problem.line,
+                "tool": problem.tool,
+                "message": problem.message,
+            }
+            for problem in assembly.problems
+        ]
+    worst = [finding for finding in findings if finding["severity"] == "error"]
+    if as_json:
+        typer.echo(json.dumps({"ok": not worst, "tools": served, "problems": findings}, indent=2))
+    else:
+        _print(findings, served)
+    raise typer.Exit(Exit.PROBLEMS if worst else Exit.OK)
+
+
+def tools(
+    config: ConfigOption = None, tools: ToolsOption = None, as_json: JsonOption = False
+) -> None:
+    """List the tools that would be served."""
+    settings = load_or_exit(config, tool_flags(tools))
+    assembly = _load(settings)
+    served = list(assembly.catalog.tools.values())
+    if as_json:
+        typer.echo(json.dumps([definition_of(tool) for tool in served], indent=2))
+        return
+    table = Table()
+    table.add_column("Tool", no_wrap=True, overflow="fold")
+    table.add_column("Runs in")
+    table.add_column("Deadline", justify="right")
+    table.add_column("Arguments")
+    table.add_column("Description", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("File", overflow="fold")
+    for tool in served:
+        definition = definition_of(tool)
+        schema = definition["inputSchema"]
+        required = schema.get("required", [])
+        arguments = [
+            name if name in required else f"[dim]{name}[/dim]"
+            for name in schema.get("properties", {})
+        ]
+        table.add_row(
+            f"[bold]{tool.name}[/bold]",
+            "loop" if tool.is_async else "thread",
+            f"{tool.timeout_s:g} s",
+            ", ".join(arguments),
+            str(definition.get("description", "")).partition("\n")[0],
+            _shown_path(settings, tool.source.path),
+        )
+    out.print(table)
+    broken = [problem for problem in assembly.problems if problem.severity == "error"]
+    if broken:
+        errors.print(f"{len(broken)} problem(s) keep tools from being served; see `check`.")
+
+
+def _load(settings: Settings) -> Assembly:
+    # What tool modules log while they load must not mix with what is printed.
+    configure_logging("error", settings.logging.format)
+    try:
+        return load_once(settings, server_messages(settings))
+    except FileNotFoundError as error:
+        fail(str(error), Exit.TOOLS)
+
+
+def _shown_path(settings: Settings, path: str) -> str:
+    return str(settings.tools.directory / path) if path else "configuration"
+
+
+def _print(findings: list[dict[str, Any]], served: int) -> None:
+    for finding in findings:
+        where = finding["file"] + (f":{finding['line']}" if finding["line"] else "")
+        colour = "red" if finding["severity"] == "error" else "yellow"
+        what = f"{finding['tool']}: " if finding["tool"] else ""
+        errors.print(f"{where}: [{colour}]{finding['severity']}[/{colour}]: ", end="")
+        errors.print(f"{what}{finding['message']}", markup=False, soft_wrap=True)
+    count = sum(finding["severity"] == "error" for finding in findings)
+    out.print(f"{served} tool(s), {count} error(s), {len(findings) - count} warning(s)")

@@ -1,0 +1,52 @@
+"""One request and its response, as the parts of the HTTP door hand it to each other."""
+
+from app.http.gate import Accepts
+from app.http.record import RequestRecord
+from app.http.responses import Receive, Response, Scope, Send
+from app.protocol.headers import HeaderMap
+
+
+class Exchange:
+    """A request and its response.
+
+    Attributes:
+        headers: Of the request.
+        response: Written by whoever answers.
+        record: What the log line will say.
+        accepts: What the client takes; set once the gate has looked.
+    """
+
+    __slots__ = ("accepts", "headers", "receive", "record", "response", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.headers = HeaderMap(scope["headers"])
+        self.response = Response(send)
+        self.record = RequestRecord()
+        self.accepts = Accepts(json=True, stream=True)
+
+    async def read_body(self, limit: int) -> bytes | None:
+        """The whole body; None if it is over the limit. Never holds much more than that.
+
+        Raises:
+            Disconnected: The client left in the middle.
+        """
+        message = await self.receive()
+        body: bytes = message.get("body", b"")
+        if message.get("more_body", False):
+            parts, size = [body], len(body)
+            while message.get("more_body", False):
+                if size > limit:
+                    return None
+                message = await self.receive()
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+            body = b"".join(parts)
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        return body if len(body) <= limit else None
+
+
+class Disconnected(Exception):
+    """The client went before its request was complete."""
