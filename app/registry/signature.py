@@ -153,7 +153,7 @@ def output_plan(spec: ToolSpec[..., Any]) -> OutputPlan:
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # whatever evaluating an annotation raises
         raise SignatureError(
             f"a type annotation cannot be resolved: {_first_line(error)}"
         ) from None
@@ -288,10 +288,9 @@ def _with_usable_typed_dicts(hint: Any) -> Any:
     if typing.is_typeddict(hint) and type(hint).__module__ == "typing":
         return _rebuilt_typed_dict(hint)
     arguments = get_args(hint)
-    if not arguments or get_origin(hint) is Literal:
-        return hint
     changed = tuple(_with_usable_typed_dicts(part) for part in arguments)
-    if all(new is old for new, old in zip(changed, arguments, strict=True)):
+    unchanged = all(new is old for new, old in zip(changed, arguments, strict=True))
+    if unchanged or get_origin(hint) is Literal:
         return hint
     if get_origin(hint) is Annotated:
         return Annotated[(changed[0], *hint.__metadata__)]
