@@ -162,7 +162,7 @@ def _annotated(node: Mapping[str, Any], path: tuple[str, ...]) -> MirroredParame
             f"!#$%&'*+-.^_`|~), not {name!r}."
         )
     kind = node.get("type")
-    if kind not in {"string", "integer", "boolean"}:
+    if kind not in ("string", "integer", "boolean"):  # it may be a list
         raise InvalidAnnotation(
             f"x-mcp-header of {where!r} needs the single type string, integer or boolean, "
             f"not {kind!r}."

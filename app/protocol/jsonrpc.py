@@ -83,7 +83,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _deeper_than(value: Any, limit: int) -> bool:
     level = [value]
-    for _ in range(limit + 1):
+    for _ in range(limit):
         level = [
             child
             for item in level

@@ -236,6 +236,9 @@ def _refuse_secret(name: str, header: Header) -> None:
 
 def _schema_of(core: Any, mode: Literal["validation", "serialization"]) -> dict[str, Any]:
     schema = ToolJsonSchema(by_alias=True).generate(core, mode=mode)
+    for name, definition in schema.get("$defs", {}).items():
+        if definition.get("title") == name:  # the class's name, not a title that somebody gave
+            del definition["title"]
     schema = inline_references(schema)
     schema.pop("title", None)
     return {"type": schema.pop("type"), **schema} if "type" in schema else schema
