@@ -23,7 +23,7 @@ from app.settings import Settings
 from app.toolkit import Context, ToolError
 
 STRAGGLER_GRACE_S: Final = 1.0
-"""A cancelled tool that still runs after this time is logged."""
+"""A tool that still runs this long after it was cancelled or left is logged."""
 
 log = structlog.get_logger()
 
@@ -164,9 +164,13 @@ class Executor:
 
         def leave() -> None:
             if self._threads.abandon(work):
-                log.warning("thread_abandoned", tool=tool.name, abandoned=self._threads.abandoned)
+                self._loop.call_later(STRAGGLER_GRACE_S, note)
             else:
                 self._ended(tool)  # it never ran
+
+        def note() -> None:
+            if not work.ended:
+                log.warning("thread_abandoned", tool=tool.name, abandoned=self._threads.abandoned)
 
         def late() -> None:
             self._time_out(tool, execution)
@@ -198,6 +202,9 @@ class Executor:
             return
         if isinstance(error, ToolError):
             text = _message_of(error) or "The tool failed without saying why."
+            if error.__cause__ is not None:
+                # `raise ToolError(...) from error`: the model gets the sentence, the log the cause.
+                log.warning("tool_error", tool=tool.name, exc_info=error)
             execution.finish(self._encoder.error(text), Outcome.TOOL_ERROR)
         else:
             self._report(tool, execution, error)

@@ -24,7 +24,7 @@ Done = Callable[[Any, BaseException | None], None]
 class ThreadCall:
     """A synchronous function on its way through the pool."""
 
-    __slots__ = ("abandoned", "context", "done", "started", "work")
+    __slots__ = ("abandoned", "context", "done", "ended", "started", "work")
 
     def __init__(self, work: Work, done: Done) -> None:
         self.work = work
@@ -32,6 +32,7 @@ class ThreadCall:
         self.context = contextvars.copy_context()
         self.started = False
         self.abandoned = False
+        self.ended = False
 
 
 class ThreadWorkers:
@@ -101,6 +102,7 @@ class ThreadWorkers:
     def _finished(
         self, worker: "_Worker", call: ThreadCall, result: Any, error: BaseException | None
     ) -> None:
+        call.ended = True
         if call.abandoned:
             self.abandoned -= 1
         else:

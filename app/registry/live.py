@@ -1,6 +1,7 @@
 """The registry of a running server: the current snapshot and how it is replaced."""
 
 import asyncio
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -21,17 +22,24 @@ log = structlog.get_logger()
 
 
 class Lifespan:
-    """A module's ``lifespan()``, entered and left in one task of its own."""
+    """A module's ``lifespan()``, entered and left in one task of its own.
 
-    def __init__(self, file: LoadedFile) -> None:
+    Args:
+        settings: Given to a ``lifespan`` that takes a parameter.
+    """
+
+    def __init__(self, file: LoadedFile, settings: Mapping[str, Any]) -> None:
         self._file = file
+        self._settings = settings
         self._leave = asyncio.Event()
         self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(), name=f"lifespan of {file.path}")
 
     async def _run(self) -> None:
         try:
-            async with self._file.module.lifespan() as value:
+            lifespan = self._file.module.lifespan
+            takes_settings = bool(inspect.signature(lifespan).parameters)
+            async with lifespan(*[self._settings] * takes_settings) as value:
                 self._file.lifespan_value = value
                 self._entered.set_result(None)
                 await self._leave.wait()
@@ -135,7 +143,7 @@ class Registry:
         previous = self._files
         build = await asyncio.to_thread(load_folder, Path(settings.tools.directory), previous)
         assembly = await asyncio.to_thread(self._assemble, build, settings)
-        failed = await self._enter_lifespans(assembly.files)
+        failed = await self._enter_lifespans(assembly)
         if failed:
             build = _without(build, failed, previous)
             assembly = await asyncio.to_thread(self._assemble, build, settings)
@@ -164,12 +172,18 @@ class Registry:
             keys=self._keys,
         )
 
-    async def _enter_lifespans(self, files: Mapping[str, LoadedFile]) -> list[Problem]:
+    async def _enter_lifespans(self, assembly: Assembly) -> list[Problem]:
         problems = []
-        for file in files.values():
+        for file in assembly.files.values():
             if not file.specs or file in self._lifespans or not hasattr(file.module, "lifespan"):
                 continue
-            lifespan = Lifespan(file)
+            # Connections are opened here, so what configures them must reach here: the
+            # settings of all tools of the file, in name order.
+            settings: dict[str, Any] = {}
+            for tool in assembly.catalog.tools.values():
+                if tool.source is file:
+                    settings |= tool.settings
+            lifespan = Lifespan(file, settings)
             try:
                 await lifespan.enter()
             except Exception as error:
