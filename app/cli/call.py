@@ -91,7 +91,7 @@ async def _follow(execution: Execution) -> bytes:
     with Progress(console=errors, transient=True) as bar:
         task: TaskID | None = None
         while execution.result is None:
-            await execution.wait(None)
+            await execution.wait()
             for message in execution.take_notifications():
                 params = orjson.loads(message)["params"]
                 if "progress" not in params:

@@ -3,14 +3,14 @@
 import asyncio
 import math
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final
 
 from app.protocol.inbound import Call
 from app.protocol.messages import log_message, progress
 from app.protocol.schema import LOG_LEVELS
+from app.registry.tool import Tool
 
 MAX_PENDING: Final = 64
 """Notifications that wait to be sent; beyond that, progress is coalesced and logs are dropped."""
@@ -38,8 +38,10 @@ class Execution:
 
     Args:
         deadline: Instant of ``loop.time()``.
+        leave: Stops the work when nobody waits for it any more.
 
     Attributes:
+        wake_at: When whoever waits wants to be woken at the latest.
         result: The encoded result object once it ended, else None.
         headers: Response headers that repeat the mirrored parameters.
         error_id: What a generic error told the caller, for the log.
@@ -47,13 +49,12 @@ class Execution:
 
     __slots__ = (
         "_coalesced",
-        "_deadline",
         "_last_progress",
+        "_leave",
         "_level",
         "_loop",
         "_next_progress_at",
         "_of_thread",
-        "_on_cancel",
         "_pending",
         "_progress_count",
         "_scheduled",
@@ -61,20 +62,36 @@ class Execution:
         "_token",
         "_waiter",
         "cancelled",
+        "deadline",
         "error_id",
         "headers",
         "outcome",
         "result",
+        "tool",
+        "wake_at",
+        "work",
     )
 
-    def __init__(self, call: Call, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
+    def __init__(
+        self,
+        tool: Tool,
+        call: Call,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        thread: int,
+        deadline: float,
+        leave: Callable[["Execution"], None],
+    ) -> None:
+        self.tool = tool
+        self.work: Any = None
+        self.deadline = deadline
         self._loop = loop
-        self._deadline = deadline
-        self._thread = threading.get_ident()
+        self._thread = thread
+        self._leave = leave
         self._token = call.meta.progress_token
         level = call.meta.log_level
-        self._level = LOG_LEVELS.index(level) if level is not None else None
-        self._pending: deque[bytes] = deque()
+        self._level = None if level is None else LOG_LEVELS.index(level)
+        self._pending: list[bytes] = []
         self._last_progress: float = -math.inf
         self._progress_count = 0
         self._next_progress_at = 0.0
@@ -82,27 +99,28 @@ class Execution:
         self._of_thread: _Progress | None = None
         self._scheduled = False
         self._waiter: asyncio.Future[None] | None = None
-        self._on_cancel: Callable[[], None] | None = None
+        self.wake_at = math.inf
         self.cancelled = False
         self.result: bytes | None = None
         self.outcome = Outcome.OK
         self.error_id: str | None = None
-        self.headers: list[tuple[bytes, bytes]] = []
+        self.headers: Sequence[tuple[bytes, bytes]] = ()
 
     # What the door that carries the answer uses.
 
-    async def wait(self, until: float | None) -> None:
-        """Return when the call ended, has something to say, or at ``until`` (``loop.time()``)."""
-        if self.result is not None or self.cancelled or self._pending:
-            return
-        waiter = self._waiter = self._loop.create_future()
-        timer = self._loop.call_at(until, _wake, waiter) if until is not None else None
-        try:
-            await waiter
-        finally:
-            self._waiter = None
-            if timer is not None:
-                timer.cancel()
+    async def wait(self, until: float = math.inf) -> None:
+        """Return when the call ended, has something to say, or soon after ``until``.
+
+        Args:
+            until: Instant of ``loop.time()``.
+        """
+        if self.result is None and not self.cancelled and not self._pending:
+            self.wake_at = until
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
 
     @property
     def has_notifications(self) -> bool:
@@ -110,8 +128,7 @@ class Execution:
 
     def take_notifications(self) -> list[bytes]:
         """What the tool has said since the last time, encoded."""
-        taken = list(self._pending)
-        self._pending.clear()
+        taken, self._pending = self._pending, []
         return taken
 
     def cancel(self) -> None:
@@ -119,14 +136,10 @@ class Execution:
         if self.result is None and not self.cancelled:
             self.cancelled = True
             self.outcome = Outcome.CANCELLED
-            if self._on_cancel is not None:
-                self._on_cancel()
-            self._wake()
+            self._leave(self)
+            self.wake()
 
     # What the executor uses.
-
-    def on_cancel(self, callback: Callable[[], None]) -> None:
-        self._on_cancel = callback
 
     def finish(self, result: bytes, outcome: Outcome) -> None:
         """The call ended; later endings are ignored."""
@@ -134,13 +147,19 @@ class Execution:
             self._flush_progress()
             self.result = result
             self.outcome = outcome
-            self._wake()
+            self.wake()
+
+    def wake(self) -> None:
+        """Let whoever waits look again."""
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     # What the tool's Context uses, from the loop or from a thread.
 
     @property
     def remaining_s(self) -> float:
-        return max(0.0, self._deadline - self._loop.time())
+        return max(0.0, self.deadline - self._loop.time())
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         _check_number("done", done)
@@ -205,16 +224,7 @@ class Execution:
     def _say(self, message: bytes) -> None:
         if self.result is None and not self.cancelled and len(self._pending) < MAX_PENDING:
             self._pending.append(message)
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None:
-            _wake(self._waiter)
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+            self.wake()
 
 
 def _check_number(name: str, value: object) -> None:

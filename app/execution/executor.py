@@ -6,21 +6,27 @@ behind and counted.
 """
 
 import asyncio
+import math
 import secrets
+import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import structlog
 
 from app.execution.execution import Execution, Outcome
 from app.execution.results import BadResult, ResultEncoder
-from app.execution.threads import ThreadWorkers
+from app.execution.threads import ThreadCall, ThreadWorkers
 from app.principal import Principal
 from app.protocol.errors import Unavailable
 from app.protocol.inbound import Call
 from app.registry.tool import Tool
 from app.settings import Settings
 from app.toolkit import Context, ToolError
+
+TICK_S: Final = 0.04
+"""How closely deadlines are kept: a caller is answered within 100 ms of its own."""
 
 STRAGGLER_GRACE_S: Final = 1.0
 """A tool that still runs this long after it was cancelled or left is logged."""
@@ -44,6 +50,7 @@ class Executor:
         end: Callable[[Tool], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._encoder = encoder
         self._begin = begin
         self._end = end
@@ -53,6 +60,8 @@ class Executor:
             max_abandoned=settings.execution.max_abandoned_threads,
         )
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waited_for: set[Execution] = set()
+        self._clock: asyncio.TimerHandle | None = None
         self.running = 0
         self.stragglers = 0
 
@@ -70,8 +79,14 @@ class Executor:
         """
         if self.running >= self._limit:
             raise Unavailable("Too many calls run at once.", retry_after_s=1)
-        loop = self._loop
-        execution = Execution(call, loop, loop.time() + tool.timeout_s)
+        execution = Execution(
+            tool,
+            call,
+            loop=self._loop,
+            thread=self._thread,
+            deadline=self._loop.time() + tool.timeout_s,
+            leave=self._leave,
+        )
         if tool.input.context_parameter is not None:
             keywords[tool.input.context_parameter] = Context(
                 tool_name=tool.name,
@@ -85,11 +100,19 @@ class Executor:
                 channel=execution,
             )
         if tool.is_async:
-            self._start_task(tool, keywords, execution)
+            task = self._loop.create_task(self._run(keywords, execution))
+            execution.work = task
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._task_ended, tool))
         else:
-            self._start_thread(tool, keywords, execution)
+            execution.work = self._threads.submit(
+                partial(tool.function, **keywords), partial(self._thread_ended, execution)
+            )
         self._begin(tool)
         self.running += 1
+        self._waited_for.add(execution)
+        if self._clock is None:
+            self._clock = self._loop.call_later(TICK_S, self._tick)
         return execution
 
     async def stop(self, grace_s: float) -> None:
@@ -101,83 +124,72 @@ class Executor:
             if late:
                 await asyncio.wait(late, timeout=STRAGGLER_GRACE_S)
         self._threads.stop()
+        if self._clock is not None:
+            self._clock.cancel()
 
-    # Asynchronous tools: a task in the event loop.
+    # Time. One clock for all calls: two timers for each would cost more than the rest of it.
 
-    def _start_task(self, tool: Tool, keywords: dict[str, Any], execution: Execution) -> None:
-        task = self._loop.create_task(self._run(tool, keywords, execution))
-        self._tasks.add(task)
-        timer = self._loop.call_later(tool.timeout_s, self._task_is_late, tool, execution, task)
-        execution.on_cancel(lambda: self._leave_task(tool, task))
+    def _tick(self) -> None:
+        now = self._loop.time()
+        for execution in list(self._waited_for):
+            if execution.result is not None or execution.cancelled:
+                self._waited_for.discard(execution)
+            elif now >= execution.deadline:
+                self._waited_for.discard(execution)
+                self._time_out(execution)
+                self._leave(execution)
+            elif now >= execution.wake_at:
+                execution.wake_at = math.inf
+                execution.wake()
+        self._clock = self._loop.call_later(TICK_S, self._tick) if self._waited_for else None
 
-        def ended(task: asyncio.Task[None]) -> None:
-            timer.cancel()
-            self._tasks.discard(task)
-            self._ended(tool)
+    # What carries a call: a task in the event loop, or a worker thread.
 
-        task.add_done_callback(ended)
-
-    async def _run(self, tool: Tool, keywords: dict[str, Any], execution: Execution) -> None:
+    async def _run(self, keywords: dict[str, Any], execution: Execution) -> None:
         try:
-            value = await tool.function(**keywords)
+            value = await execution.tool.function(**keywords)
         except asyncio.CancelledError as error:
             # Nobody waits any more, or the tool cancelled itself.
-            if execution.result is None and not execution.cancelled:
-                self._fail(tool, execution, error)
+            self._fail(execution, error)
         except BaseException as error:  # noqa: BLE001  # a tool may raise anything, SystemExit too
-            self._fail(tool, execution, error)
+            self._fail(execution, error)
         else:
-            self._succeed(tool, execution, value)
+            self._succeed(execution, value)
 
-    def _task_is_late(self, tool: Tool, execution: Execution, task: asyncio.Task[None]) -> None:
-        self._time_out(tool, execution)
-        self._leave_task(tool, task)
+    def _task_ended(self, tool: Tool, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._ended(tool)
 
-    def _leave_task(self, tool: Tool, task: asyncio.Task[None]) -> None:
-        task.cancel()
-        self._loop.call_later(STRAGGLER_GRACE_S, self._note_straggler, tool, task)
+    def _thread_ended(self, execution: Execution, value: Any, error: BaseException | None) -> None:
+        if error is None:
+            self._succeed(execution, value)
+        else:
+            self._fail(execution, error)
+        self._ended(execution.tool)
 
-    def _note_straggler(self, tool: Tool, task: asyncio.Task[None]) -> None:
-        if not task.done():
+    def _leave(self, execution: Execution) -> None:
+        """Nobody waits for this work any more."""
+        work = execution.work
+        if isinstance(work, ThreadCall):
+            if not self._threads.abandon(work):
+                self._ended(execution.tool)  # it never ran
+                return
+        else:
+            work.cancel()
+        self._loop.call_later(STRAGGLER_GRACE_S, self._note_straggler, execution)
+
+    def _note_straggler(self, execution: Execution) -> None:
+        work, tool = execution.work, execution.tool
+        if isinstance(work, ThreadCall):
+            if not work.ended:
+                log.warning("thread_abandoned", tool=tool.name, abandoned=self._threads.abandoned)
+        elif not work.done():
             self.stragglers += 1
             log.warning("tool_ignores_cancellation", tool=tool.name, stragglers=self.stragglers)
-            task.add_done_callback(self._straggler_ended)
+            work.add_done_callback(self._straggler_ended)
 
     def _straggler_ended(self, _: asyncio.Task[None]) -> None:
         self.stragglers -= 1
-
-    # Synchronous tools: a worker thread.
-
-    def _start_thread(self, tool: Tool, keywords: dict[str, Any], execution: Execution) -> None:
-        timer: asyncio.TimerHandle | None = None
-
-        def done(value: Any, error: BaseException | None) -> None:
-            if timer is not None:
-                timer.cancel()
-            if error is None:
-                self._succeed(tool, execution, value)
-            else:
-                self._fail(tool, execution, error)
-            self._ended(tool)
-
-        work = self._threads.submit(lambda: tool.function(**keywords), done)
-
-        def leave() -> None:
-            if self._threads.abandon(work):
-                self._loop.call_later(STRAGGLER_GRACE_S, note)
-            else:
-                self._ended(tool)  # it never ran
-
-        def note() -> None:
-            if not work.ended:
-                log.warning("thread_abandoned", tool=tool.name, abandoned=self._threads.abandoned)
-
-        def late() -> None:
-            self._time_out(tool, execution)
-            leave()
-
-        timer = self._loop.call_later(tool.timeout_s, late)
-        execution.on_cancel(leave)
 
     # How calls end.
 
@@ -185,43 +197,40 @@ class Executor:
         self.running -= 1
         self._end(tool)
 
-    def _succeed(self, tool: Tool, execution: Execution, value: Any) -> None:
+    def _succeed(self, execution: Execution, value: Any) -> None:
         if execution.result is not None or execution.cancelled:
             return
+        self._waited_for.discard(execution)
         try:
-            result, is_error = self._encoder.encode(tool, value)
+            result, is_error = self._encoder.encode(execution.tool, value)
         except BadResult as bad:
-            self._report(tool, execution, bad, public=bad.public)
+            self._report(execution, bad, public=bad.public)
         except Exception as error:  # noqa: BLE001  # properties and methods of the tool's objects run here
-            self._report(tool, execution, error)
+            self._report(execution, error)
         else:
             execution.finish(result, Outcome.TOOL_ERROR if is_error else Outcome.OK)
 
-    def _fail(self, tool: Tool, execution: Execution, error: BaseException) -> None:
+    def _fail(self, execution: Execution, error: BaseException) -> None:
+        self._waited_for.discard(execution)
         if execution.result is not None or execution.cancelled:
             return
         if isinstance(error, ToolError):
             text = _message_of(error) or "The tool failed without saying why."
             if error.__cause__ is not None:
                 # `raise ToolError(...) from error`: the model gets the sentence, the log the cause.
-                log.warning("tool_error", tool=tool.name, exc_info=error)
+                log.warning("tool_error", tool=execution.tool.name, exc_info=error)
             execution.finish(self._encoder.error(text), Outcome.TOOL_ERROR)
         else:
-            self._report(tool, execution, error)
+            self._report(execution, error)
 
     def _report(
-        self,
-        tool: Tool,
-        execution: Execution,
-        error: BaseException,
-        *,
-        public: str | None = None,
+        self, execution: Execution, error: BaseException, *, public: str | None = None
     ) -> None:
         """The caller gets an id, the log the details: never an exception's text on the wire."""
         error_id = execution.error_id = secrets.token_hex(8)
         log.error(
             "tool_failed",
-            tool=tool.name,
+            tool=execution.tool.name,
             error_id=error_id,
             error=type(error).__name__,
             exc_info=error,
@@ -231,8 +240,9 @@ class Executor:
             self._encoder.error(f"{text} (error id {error_id})"), Outcome.INTERNAL_ERROR
         )
 
-    def _time_out(self, tool: Tool, execution: Execution) -> None:
-        text = f"The tool did not finish within its deadline of {tool.timeout_s:g} s."
+    def _time_out(self, execution: Execution) -> None:
+        limit = f"{execution.tool.timeout_s:g} s"
+        text = f"The tool did not finish within its deadline of {limit}."
         execution.finish(self._encoder.error(text), Outcome.TIMEOUT)
 
 

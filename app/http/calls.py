@@ -16,15 +16,15 @@ async def carry_call(
 ) -> None:
     """Send what the tool says and how it ends. A client that goes cancels the call."""
     response, accepts = exchange.response, exchange.accepts
-    response.add_headers(execution.headers)
     unwatch = watch_disconnect(exchange.scope, exchange.receive, execution.cancel)
     try:
+        response.add_headers(execution.headers)
         if accepts.stream:
             await _until_done(execution, response, settings)
         else:
             while execution.result is None and not execution.cancelled:
                 execution.take_notifications()  # a client of JSON alone cannot get them
-                await execution.wait(None)
+                await execution.wait()
     except asyncio.CancelledError:
         execution.cancel()
         raise
@@ -43,20 +43,20 @@ async def carry_call(
 async def _until_done(
     execution: Execution, response: Response, settings: ExecutionSettings
 ) -> None:
-    loop = asyncio.get_running_loop()
-    speak_at = loop.time() + settings.silence_s
+    clock = asyncio.get_running_loop().time
+    speak_at = clock() + settings.silence_s
     while True:
         await execution.wait(speak_at)
-        if execution.cancelled:
+        if execution.has_notifications:
+            notifications = execution.take_notifications()
+            if not execution.cancelled:
+                await response.notify(b"".join(map(event, notifications)))
+        elif execution.result is not None or execution.cancelled:
             return
-        if notifications := execution.take_notifications():
-            await response.notify(b"".join(map(event, notifications)))
-        elif execution.result is None and loop.time() >= speak_at:
-            if response.is_streaming:
-                await response.keep_alive()
-            else:
-                await response.open_stream()
-        if execution.result is not None and not execution.has_notifications:
-            return
-        if response.is_streaming:
-            speak_at = loop.time() + settings.keep_alive_s
+        elif clock() < speak_at:
+            continue
+        elif response.is_streaming:
+            await response.keep_alive()
+        else:
+            await response.open_stream()
+        speak_at = clock() + settings.keep_alive_s

@@ -13,6 +13,7 @@ from app.http.listening import carry_subscription
 from app.http.responses import Receive, Scope, Send
 from app.methods.router import Reply, Router
 from app.methods.subscriptions import Hub
+from app.observability.logs import EventLog
 from app.principal import ANONYMOUS
 from app.protocol.errors import HeaderMismatch, InternalError, NotAcceptable, ProtocolError
 from app.protocol.inbound import Call, Legacy, Notification, Rejected, classify, unsupported
@@ -41,6 +42,7 @@ class Endpoint:
         self._router = router
         self._hub = hub
         self._messages = messages
+        self._requests = EventLog("request")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
@@ -64,7 +66,7 @@ class Endpoint:
                 raise
             await response.error(InternalError("Internal error."), record.id)
         finally:
-            record.write(response.status)
+            record.write(self._requests, response.status)
 
     async def _serve(self, exchange: Exchange) -> None:
         gate, headers, record = self._gate, exchange.headers, exchange.record

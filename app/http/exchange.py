@@ -1,6 +1,6 @@
 """One request and its response, as the parts of the HTTP door hand it to each other."""
 
-from app.http.gate import Accepts
+from app.http.gate import EVERYTHING
 from app.http.record import RequestRecord
 from app.http.responses import Receive, Response, Scope, Send
 from app.protocol.headers import HeaderMap
@@ -24,7 +24,7 @@ class Exchange:
         self.headers = HeaderMap(scope["headers"])
         self.response = Response(send)
         self.record = RequestRecord()
-        self.accepts = Accepts(json=True, stream=True)
+        self.accepts = EVERYTHING
 
     async def read_body(self, limit: int) -> bytes | None:
         """The whole body; None if it is over the limit. Never holds much more than that.

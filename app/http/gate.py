@@ -3,9 +3,8 @@
 Also answers CORS preflights, which carry no credentials and so come before authentication.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from app.http.responses import Headers
@@ -39,12 +38,14 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _MAX_REQUESTED_HEADERS: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Accepts:
+class Accepts(NamedTuple):
     """Which kinds of response the client takes."""
 
     json: bool
     stream: bool
+
+
+EVERYTHING: Final = Accepts(json=True, stream=True)
 
 
 class Gate:
@@ -219,7 +220,7 @@ def is_json(content_type: bytes) -> bool:
 def negotiate(accept: bytes) -> Accepts:
     """What an Accept header takes; an empty one takes everything (RFC 9110, section 12.5.1)."""
     if not accept.strip():
-        return Accepts(json=True, stream=True)
+        return EVERYTHING
     quality: dict[bytes, bool] = {}
     for item in accept.lower().split(b","):
         media, *parameters = (part.strip() for part in item.split(b";"))

@@ -2,14 +2,10 @@
 
 import time
 
-import structlog
-
-from app.observability.logs import printable
+from app.observability.logs import EventLog, printable
 from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call
 from app.protocol.schema import RequestId
-
-log = structlog.get_logger()
 
 
 class RequestRecord:
@@ -44,14 +40,14 @@ class RequestRecord:
             self.outcome = "limited"
         self._code = error.code
 
-    def write(self, status: int) -> None:
+    def write(self, log: EventLog, status: int) -> None:
         """Write the line."""
         fields: dict[str, object] = {
             "method": printable(self.method) if self.method is not None else None,
             "outcome": self.outcome,
             "status": status,
             "duration_ms": round((time.perf_counter() - self._start) * 1000, 3),
-            "request_id": printable(self.id) if isinstance(self.id, str) else self.id,
+            "request_id": _loggable(self.id),
         }
         if self.address is not None:
             fields["address"] = self.address
@@ -68,4 +64,10 @@ class RequestRecord:
                 fields["trace_id"] = call.meta.trace_parent[3:35]
             if call.meta.client_info is not None:
                 fields["client"] = printable(call.meta.client_info.name)
-        log.info("request", **fields)
+        log.info(fields)
+
+
+def _loggable(id: RequestId | None) -> RequestId | None:
+    if id is None or (type(id) is int and id.bit_length() < 64):
+        return id
+    return printable(str(id))

@@ -1,7 +1,7 @@
 """From a method's name to its handler."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from app.execution.execution import Execution
 from app.principal import Principal
@@ -11,8 +11,7 @@ from app.protocol.inbound import Call
 from app.protocol.schema import MODERN_PROTOCOL_VERSIONS
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """An answer that is ready.
 
     Attributes:
@@ -26,8 +25,7 @@ class Reply:
     outcome: str = "ok"
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(NamedTuple):
     """A request to be told of changes.
 
     Attributes:

@@ -69,7 +69,7 @@ class CallTool:
             reasons = "; ".join(error.reasons)
             text = f"Invalid arguments for {tool.name}: {reasons}"
             return Reply(self._encoder.error(text), outcome="tool_error")
-        mirrored = mirrored_headers(tool.mirrored, arguments) if tool.mirrored else []
         execution = self._executor.start(tool, keywords, call, principal)
-        execution.headers = mirrored
+        if tool.mirrored:
+            execution.headers = mirrored_headers(tool.mirrored, arguments)
         return execution

@@ -6,7 +6,7 @@ Source: Streamable HTTP, "Request Metadata".
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -23,6 +23,7 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")  # 1*tchar, RFC 91
 _PLAIN_DECIMAL: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?\Z")
 _SENTINEL_START: Final = b"=?base64?"
 _SENTINEL_END: Final = b"?="
+_NONE: Final[frozenset[bytes]] = frozenset()
 
 
 class HeaderMap(dict[bytes, bytes]):
@@ -33,14 +34,14 @@ class HeaderMap(dict[bytes, bytes]):
 
     __slots__ = ("repeated",)
 
-    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
+    def __init__(self, raw: Sequence[tuple[bytes, bytes]]) -> None:
         super().__init__(raw)
-        self.repeated: frozenset[bytes] = frozenset()
+        self.repeated: frozenset[bytes] = _NONE
         # dict() kept the last copy of each name; a shorter dict means that some were repeated.
-        if not isinstance(raw, Sequence) or len(self) != len(raw):
+        if len(self) != len(raw):
             self._join(raw)
 
-    def _join(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
+    def _join(self, raw: Sequence[tuple[bytes, bytes]]) -> None:
         copies: dict[bytes, list[bytes]] = {}
         for name, value in raw:
             copies.setdefault(name, []).append(value)

@@ -7,8 +7,7 @@ modern, whatever its headers say (Versioning, "Backward Compatibility").
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.protocol import jsonrpc
 from app.protocol.errors import (
@@ -22,6 +21,7 @@ from app.protocol.jsonrpc import BadEnvelope, Message
 from app.protocol.schema import (
     CLIENT_CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
+    LATEST_PROTOCOL_VERSION,
     LEGACY_PROTOCOL_VERSIONS,
     LOG_LEVEL_KEY,
     LOG_LEVELS,
@@ -35,13 +35,18 @@ from app.protocol.schema import (
 NAME_SOURCE: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods that need ``Mcp-Name``, and the member of ``params`` that it mirrors."""
 
+_ABSENT: Final[Any] = object()
 _TRACE_PARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-")
 _LEGACY_HEADERS: Final = frozenset(version.encode() for version in LEGACY_PROTOCOL_VERSIONS)
+_LATEST: Final = LATEST_PROTOCOL_VERSION.encode()
+_USUAL: Final = {
+    method: method.encode()
+    for method in ("tools/call", "tools/list", "server/discover", "subscriptions/listen")
+}
 _SERVED: Final = ", ".join(MODERN_PROTOCOL_VERSIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A modern request whose envelope, ``_meta`` and standard headers are right."""
 
     id: RequestId
@@ -50,23 +55,20 @@ class Call:
     meta: RequestMeta
 
 
-@dataclass(frozen=True, slots=True)
-class Legacy:
+class Legacy(NamedTuple):
     """A message of the ``initialize`` era. ``version`` is its header's, None without one."""
 
     message: Message
     version: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(NamedTuple):
     """A well-formed notification: accepted with 202, and nothing changes."""
 
     method: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(NamedTuple):
     """``method`` and ``id`` stand where they could be read."""
 
     error: ProtocolError
@@ -137,19 +139,25 @@ def parse_meta(meta: Mapping[str, Any]) -> RequestMeta:
     if not isinstance(capabilities, dict):
         problem = "must be an object" if CLIENT_CAPABILITIES_KEY in meta else "is required"
         raise InvalidParams(f'_meta["{CLIENT_CAPABILITIES_KEY}"] {problem}.')
-    info = None
-    if CLIENT_INFO_KEY in meta:
-        info = _implementation(meta[CLIENT_INFO_KEY])
-    level = meta.get(LOG_LEVEL_KEY)
-    if LOG_LEVEL_KEY in meta and level not in LOG_LEVELS:
+    info = meta.get(CLIENT_INFO_KEY, _ABSENT)
+    level = meta.get(LOG_LEVEL_KEY, _ABSENT)
+    token = meta.get("progressToken", _ABSENT)
+    trace = meta.get("traceparent", _ABSENT)
+    if level is not _ABSENT and level not in LOG_LEVELS:
         raise InvalidParams(f'_meta["{LOG_LEVEL_KEY}"] must be one of {", ".join(LOG_LEVELS)}.')
-    token = meta.get("progressToken")
-    if "progressToken" in meta and type(token) not in (str, int):
+    if token is not _ABSENT and type(token) not in (str, int):
         raise InvalidParams("_meta.progressToken must be a string or an integer.")
-    trace = meta.get("traceparent")
-    if not (isinstance(trace, str) and _TRACE_PARENT.match(trace)):
+    if trace is not _ABSENT and not (isinstance(trace, str) and _TRACE_PARENT.match(trace)):
         trace = None  # a malformed trace context is ignored, never refused (W3C Trace Context)
-    return RequestMeta(version, capabilities, info, level, token, trace, meta)
+    return RequestMeta(
+        version,
+        capabilities,
+        None if info is _ABSENT else _implementation(info),
+        None if level is _ABSENT else level,
+        None if token is _ABSENT else token,
+        None if trace is _ABSENT else trace,
+        meta,
+    )
 
 
 def _implementation(value: Any) -> Implementation:
@@ -163,18 +171,42 @@ def _implementation(value: Any) -> Implementation:
 
 
 def _check_standard_headers(headers: HeaderMap, message: Message, version: str) -> None:
-    _check(headers, b"mcp-protocol-version", "MCP-Protocol-Version", version, "_meta")
-    _check(headers, b"mcp-method", "Mcp-Method", message.method, "method")
+    usual = _USUAL.get(message.method)
+    if (
+        usual is None
+        or headers.repeated
+        or headers.get(b"mcp-method") != usual
+        or headers.get(b"mcp-protocol-version") != _LATEST
+        or version != LATEST_PROTOCOL_VERSION
+    ):
+        # Not plainly right, so look closely.
+        _check(headers, b"mcp-protocol-version", "MCP-Protocol-Version", version, "_meta")
+        _check(headers, b"mcp-method", "Mcp-Method", message.method, "method")
     source = NAME_SOURCE.get(message.method)
     if source is None:
         return
     assert message.params is not None
     name = message.params.get(source)
+    plain = _plain(name)
+    if plain is not None and headers.get(b"mcp-name") == plain and not headers.repeated:
+        return
     text = decode_value(_single(headers, b"mcp-name", "Mcp-Name"))
     if text is None:
         raise HeaderMismatch("The header Mcp-Name has invalid characters or invalid Base64.")
     if isinstance(name, str) and text != name:
         raise HeaderMismatch(f"The header Mcp-Name does not match params.{source} in the body.")
+
+
+def _plain(name: Any) -> bytes | None:
+    """How a name is sent if nothing about it needs encoding; None where something may."""
+    if (
+        type(name) is str
+        and name.isascii()
+        and name.isprintable()
+        and name[:1] not in (" ", "=", "")
+    ):
+        return None if name[-1] == " " else name.encode()
+    return None
 
 
 def _check(headers: HeaderMap, name: bytes, display: str, expected: str, source: str) -> None:

@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
 
@@ -21,8 +20,7 @@ _SHAPE: Final = bytes(
 _LONG_NUMBER: Final = b"0" * 19  # 19 digits are the first that can pass the 64-bit bounds
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One JSON-RPC request or notification.
 
     Attributes:
@@ -57,7 +55,11 @@ def loads(body: bytes) -> Any:
     except orjson.JSONDecodeError as error:
         raise ParseError(f"The body is not valid JSON: {_reason(error)}.") from None
     shape = body.translate(_SHAPE)
-    if shape.count(b"[") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+    if (
+        len(body) > 2 * MAX_DEPTH
+        and shape.count(b"[") > MAX_DEPTH
+        and _deeper_than(value, MAX_DEPTH)
+    ):
         raise ParseError(f"The body is nested deeper than {MAX_DEPTH} levels.")
     if _LONG_NUMBER in shape:
         value = _loads_exactly(body)

@@ -1,8 +1,7 @@
 """Wire types and names of MCP 2026-07-28, as in the specification's ``schema.ts``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 LATEST_PROTOCOL_VERSION: Final = "2026-07-28"
 MODERN_PROTOCOL_VERSIONS: Final = (LATEST_PROTOCOL_VERSION,)
@@ -35,16 +34,14 @@ RequestId = str | int
 ProgressToken = str | int
 
 
-@dataclass(frozen=True, slots=True)
-class Implementation:
+class Implementation(NamedTuple):
     """Who a peer says it is. Self-reported: for display only, it never steers behaviour."""
 
     name: str
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class RequestMeta:
+class RequestMeta(NamedTuple):
     """``RequestMetaObject``: what every modern request says about itself.
 
     Attributes:

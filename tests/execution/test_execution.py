@@ -3,20 +3,45 @@
 import asyncio
 import math
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
 
+from app import tool
 from app.execution.execution import BURST, MAX_PENDING, Execution, Outcome
 from app.protocol.inbound import Call
 from app.protocol.schema import RequestMeta
+from app.registry.tool import compile_tool
+from app.settings import Settings
 
 
-def _execution(token: Any = 1, level: str | None = "debug") -> Execution:
+@tool
+def nothing() -> None: ...
+
+
+TOOL = compile_tool(nothing, name="nothing", source=None, settings=Settings())
+
+
+def _ignore(execution: Execution) -> None: ...
+
+
+def _execution(
+    token: Any = 1,
+    level: str | None = "debug",
+    leave: Callable[[Execution], None] = _ignore,
+) -> Execution:
     meta = RequestMeta("2026-07-28", {}, None, level, token, None, {})
     loop = asyncio.get_running_loop()
-    return Execution(Call(1, "tools/call", {}, meta), loop, loop.time() + 60)
+    return Execution(
+        TOOL,
+        Call(1, "tools/call", {}, meta),
+        loop=loop,
+        thread=threading.get_ident(),
+        deadline=loop.time() + 60,
+        leave=leave,
+    )
 
 
 def _said(execution: Execution, key: str) -> list[Any]:
@@ -103,27 +128,28 @@ async def test_an_unknown_level_is_the_authors_mistake() -> None:
 async def test_waiting_ends_with_the_result_and_the_first_ending_counts() -> None:
     execution = _execution()
     asyncio.get_running_loop().call_soon(execution.finish, b"1", Outcome.TIMEOUT)
-    await asyncio.wait_for(execution.wait(None), 5)
+    await asyncio.wait_for(execution.wait(), 5)
     execution.finish(b"2", Outcome.OK)
     execution.cancel()
     assert (execution.result, execution.outcome) == (b"1", Outcome.TIMEOUT)
 
 
 async def test_nothing_is_said_after_a_cancellation() -> None:
-    execution = _execution()
-    called = threading.Event()
-    execution.on_cancel(called.set)
+    left: list[Execution] = []
+    execution = _execution(leave=left.append)
+    execution.cancel()
     execution.cancel()
     execution.progress(1, None, None)
     execution.finish(b"{}", Outcome.OK)
-    assert called.is_set()
+    assert left == [execution]
     assert execution.result is None
     assert execution.outcome is Outcome.CANCELLED
     assert not execution.has_notifications
-    await asyncio.wait_for(execution.wait(None), 5)
+    await asyncio.wait_for(execution.wait(), 5)
 
 
-async def test_waiting_ends_in_time() -> None:
+async def test_who_waits_is_woken_by_what_is_said() -> None:
     execution = _execution()
-    await asyncio.wait_for(execution.wait(asyncio.get_running_loop().time() + 0.01), 5)
-    assert execution.result is None
+    asyncio.get_running_loop().call_soon(execution.progress, 1, None, None)
+    await asyncio.wait_for(execution.wait(), 5)
+    assert execution.has_notifications
