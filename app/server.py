@@ -110,7 +110,7 @@ class Service:
         self._stop_watching.set()
         if self._watching is not None:
             await asyncio.gather(self._watching, return_exceptions=True)
-        await self.executor.stop(self.settings.server.shutdown_grace_s)
+        await self.executor.stop()
         await self.registry.stop()
 
     def _catalog(self) -> Catalog:
@@ -122,7 +122,7 @@ class Service:
         async for changed in changes(folder, config, stop=self._stop_watching):
             try:
                 settings = None
-                if config is not None and config in changed:
+                if config is not None and (config in changed or not changed):
                     settings = self._reloaded_settings()
                 await self.registry.reload(settings)
             except Exception:  # the last good snapshot goes on
@@ -141,6 +141,11 @@ class Service:
             for name in Settings.model_fields
             if name not in ("tools", "overrides")
             and getattr(new, name) != getattr(self.settings, name)
+        ]
+        later += [
+            f"tools.{key}"
+            for key in ("directory", "reload")
+            if getattr(new.tools, key) != getattr(self.settings.tools, key)
         ]
         if later:
             log.warning("configuration_needs_restart", sections=later)
@@ -177,10 +182,12 @@ class App(Application):
         )
 
     def drain(self) -> None:
-        """Readiness turns off and listeners are told goodbye; requests are still served."""
+        """Readiness turns off, listeners are told goodbye, and running calls get their grace."""
         self.draining = True
         if self.service is not None:
             self.service.hub.shut_down()
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._settings.server.shutdown_grace_s, self.service.executor.give_up)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:

@@ -115,14 +115,21 @@ class Executor:
             self._clock = self._loop.call_later(TICK_S, self._tick)
         return execution
 
-    async def stop(self, grace_s: float) -> None:
-        """Wait for running tools, then cancel them."""
+    def give_up(self) -> None:
+        """The server is going down: answer everybody who still waits, and stop the work."""
+        error = self._encoder.error("The server is shutting down; the call was stopped.")
+        for execution in list(self._waited_for):
+            execution.finish(error, Outcome.CANCELLED)
+            self._leave(execution)
+        self._waited_for.clear()
+
+    async def stop(self) -> None:
+        """Stop what still runs; what will not stop is left to the end of the process."""
+        self.give_up()
+        for task in self._tasks:
+            task.cancel()
         if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=grace_s)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=STRAGGLER_GRACE_S)
+            await asyncio.wait(self._tasks, timeout=STRAGGLER_GRACE_S)
         self._threads.stop()
         if self._clock is not None:
             self._clock.cancel()

@@ -3,9 +3,9 @@
 import asyncio
 
 from app.execution.execution import Execution
-from app.http.disconnect import watch_disconnect
+from app.http.disconnect import Watch
 from app.http.exchange import Exchange
-from app.http.responses import Response, event
+from app.http.responses import Headers, Response, event
 from app.protocol.inbound import Call
 from app.protocol.jsonrpc import result_response
 from app.settings import ExecutionSettings
@@ -16,9 +16,10 @@ async def carry_call(
 ) -> None:
     """Send what the tool says and how it ends. A client that goes cancels the call."""
     response, accepts = exchange.response, exchange.accepts
-    unwatch = watch_disconnect(exchange.scope, exchange.receive, execution.cancel)
+    watch = Watch(exchange.scope, exchange.receive, execution.cancel)
     try:
-        response.add_headers(execution.headers)
+        if execution.headers:
+            _mirror(execution.headers, exchange)
         if accepts.stream:
             await _until_done(execution, response, settings)
         else:
@@ -29,7 +30,7 @@ async def carry_call(
         execution.cancel()
         raise
     finally:
-        unwatch()
+        watch.stop()
     if execution.result is None:
         response.disconnected()
         return
@@ -38,6 +39,13 @@ async def carry_call(
         await response.finish(message)
     else:
         await response.json(message)
+
+
+def _mirror(headers: Headers, exchange: Exchange) -> None:
+    exchange.response.add_headers(headers)
+    if b"origin" in exchange.headers:  # or a browser would hide them from its page
+        names = b", ".join(name for name, _ in headers)
+        exchange.response.add_headers([(b"access-control-expose-headers", names)])
 
 
 async def _until_done(

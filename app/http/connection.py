@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from app.http.disconnect import DISCONNECT_EXTENSION
+from app.http.disconnect import CONNECTION_EXTENSION
 from app.protocol.errors import HeadersTooLarge, InvalidRequest, ProtocolError, RequestTimeout
 from app.protocol.jsonrpc import error_response
 
@@ -49,7 +49,7 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._unparsed_bytes = 0
         self._arriving_since = self.loop.time()
-        extensions: dict[str, Any] = {DISCONNECT_EXTENSION: self._watch}
+        extensions: dict[str, Any] = {CONNECTION_EXTENSION: self}
         self.scope["extensions"] = extensions
 
     def on_url(self, url: bytes) -> None:
@@ -93,6 +93,14 @@ class Connection(HttpToolsProtocol):
         if not self._refused:
             self._refuse(InvalidRequest("This is not an HTTP/1.1 request."))
 
+    def on_disconnect(self, callback: Callable[[], None] | None) -> None:
+        """See ``ClientConnection``."""
+        self._on_disconnect = callback
+
+    def abort(self) -> None:
+        """See ``ClientConnection``."""
+        self.transport.abort()
+
     def check_deadline(self, now: float) -> None:
         """Refuse a request whose head or body takes too long to arrive."""
         since = self._arriving_since
@@ -110,9 +118,6 @@ class Connection(HttpToolsProtocol):
     def _has_begun(self) -> bool:
         answered = self.cycle is not None and self.cycle.response_started  # type: ignore[redundant-expr]  # uvicorn starts it as None
         return self._head_bytes + self._unparsed_bytes > 0 and not answered
-
-    def _watch(self, callback: Callable[[], None] | None) -> None:
-        self._on_disconnect = callback
 
     def _head_is_too_large(self) -> ProtocolError:
         return HeadersTooLarge(f"The request head is larger than {self.max_header_bytes} bytes.")

@@ -1,38 +1,63 @@
-"""Notices that a client has gone, in JSON mode too (Cancellation)."""
+"""Notices that a client has gone, in JSON mode too (Cancellation), and lets go of slow ones."""
 
 import asyncio
 from collections.abc import Callable
+from typing import Final, Protocol
 
 from app.http.responses import Receive, Scope
 
-DISCONNECT_EXTENSION = "mcp-tool-server.disconnect"
-"""ASGI extension of our own server: registers a callback, so that no task has to wait."""
+CONNECTION_EXTENSION: Final = "mcp-tool-server.connection"
+"""ASGI extension of our own server: the ``ClientConnection`` of the request."""
 
 
-def watch_disconnect(
-    scope: Scope, receive: Receive, callback: Callable[[], None]
-) -> Callable[[], None]:
-    """Call back once when the client disconnects. Returns a function that stops watching.
+class ClientConnection(Protocol):
+    """What our own server tells the application beyond ASGI."""
+
+    def on_disconnect(self, callback: Callable[[], None] | None) -> None:
+        """Call back once when the client goes; None takes the callback away."""
+
+    def abort(self) -> None:
+        """Drop the client without a word; what waits to be written is thrown away."""
+
+
+class Watch:
+    """Watches the client of one request.
 
     Under our own server this costs nothing; under any other a task waits for the message.
+
+    Args:
+        on_gone: Called once if the client disconnects before ``stop``.
     """
-    register = scope.get("extensions", {}).get(DISCONNECT_EXTENSION)
-    if register is not None:
-        register(callback)
-        return _unregister(register)
-    task = asyncio.create_task(_wait(receive, callback))
-    return lambda: _cancel(task)
+
+    __slots__ = ("_connection", "_owner", "_task")
+
+    def __init__(self, scope: Scope, receive: Receive, on_gone: Callable[[], None]) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._connection: ClientConnection | None = scope.get("extensions", {}).get(
+            CONNECTION_EXTENSION
+        )
+        if self._connection is not None:
+            self._connection.on_disconnect(on_gone)
+        else:
+            self._owner = asyncio.current_task()
+            self._task = asyncio.create_task(_wait(receive, on_gone))
+
+    def stop(self) -> None:
+        """The response is complete, or nobody cares any more."""
+        if self._connection is not None:
+            self._connection.on_disconnect(None)
+        elif self._task is not None:
+            self._task.cancel()
+
+    def abort(self) -> None:
+        """Drop the client, which does not read."""
+        if self._connection is not None:
+            self._connection.abort()
+        elif self._owner is not None:
+            self._owner.cancel()
 
 
-def _unregister(register: Callable[[Callable[[], None] | None], None]) -> Callable[[], None]:
-    return lambda: register(None)
-
-
-def _cancel(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-
-
-async def _wait(receive: Receive, callback: Callable[[], None]) -> None:
+async def _wait(receive: Receive, on_gone: Callable[[], None]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    callback()
+    on_gone()

@@ -84,7 +84,8 @@ class Gate:
         if not self._any_host and (b"host" in headers.repeated or not self._host_is_allowed(host)):
             raise MisdirectedRequest(
                 "The Host header does not name this server. If it should, add the name to "
-                "[server] allowed_hosts or set public_url."
+                "[server] allowed_hosts or set public_url.",
+                setting="server.allowed_hosts",
             )
         origin = headers.get(b"origin")
         if origin is None:
@@ -92,7 +93,8 @@ class Gate:
         if b"origin" in headers.repeated or not self._origin_is_allowed(origin):
             raise Forbidden(
                 "The Origin may not call this server. If it should, add it to "
-                "[server] allowed_origins."
+                "[server] allowed_origins.",
+                setting="server.allowed_origins",
             )
         return (
             (b"access-control-allow-origin", origin),

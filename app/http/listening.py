@@ -2,7 +2,7 @@
 
 import asyncio
 
-from app.http.disconnect import watch_disconnect
+from app.http.disconnect import Watch
 from app.http.exchange import Exchange
 from app.http.responses import Response, event
 from app.methods.router import Subscription
@@ -31,13 +31,17 @@ async def carry_subscription(
         await response.finish(messages.listen_result(call.id))
         return
     stream = hub.open()
-    unwatch = watch_disconnect(exchange.scope, exchange.receive, stream.drop)
+    watch = Watch(exchange.scope, exchange.receive, stream.leave)
+    stream.drop = watch.abort
     try:
         await response.notify(acknowledgement)
         await _tell(stream, call, response)
-        await response.finish(messages.listen_result(call.id))
+        if stream.gone:
+            response.disconnected()
+        else:
+            await response.finish(messages.listen_result(call.id))
     finally:
-        unwatch()
+        watch.stop()
         hub.close(stream)
 
 
@@ -47,6 +51,8 @@ async def _tell(stream: Stream, call: Call, response: Response) -> None:
     while True:
         stream.quiet_since = loop.time()
         await stream.wait()
+        if stream.gone:
+            return
         stream.writing_since = loop.time()
         if stream.changed:
             stream.changed = False

@@ -15,13 +15,13 @@ class RequestRecord:
         address: Of the client, where it is known.
     """
 
-    __slots__ = ("_call", "_code", "_start", "address", "error_id", "id", "method", "outcome")
+    __slots__ = ("_call", "_error", "_start", "address", "error_id", "id", "method", "outcome")
 
     def __init__(self) -> None:
         self.address: str | None = None
         self._start = time.perf_counter()
         self._call: Call | None = None
-        self._code: int | None = None
+        self._error: ProtocolError | None = None
         self.id: RequestId | None = None
         self.method: str | None = None
         self.outcome = "ok"
@@ -38,7 +38,7 @@ class RequestRecord:
         self.outcome = "protocol_error" if error.http_status < 500 else "internal_error"
         if error.http_status == 503:
             self.outcome = "limited"
-        self._code = error.code
+        self._error = error
 
     def write(self, log: EventLog, status: int) -> None:
         """Write the line."""
@@ -51,8 +51,10 @@ class RequestRecord:
         }
         if self.address is not None:
             fields["address"] = self.address
-        if self._code is not None:
-            fields["code"] = self._code
+        if self._error is not None:
+            fields["code"] = self._error.code
+            if self._error.setting is not None:
+                fields["setting"] = self._error.setting
         if self.error_id is not None:
             fields["error_id"] = self.error_id
         call = self._call

@@ -1,6 +1,7 @@
 """``subscriptions/listen``: who wants to be told of what (Subscriptions)."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from app.methods.router import Subscription
@@ -41,14 +42,29 @@ class Listen:
 
 
 class Stream:
-    """What one listener has still to be told. At most one change waits: changes coalesce."""
+    """What one listener has still to be told. At most one change waits: changes coalesce.
 
-    __slots__ = ("_waiter", "changed", "closing", "quiet", "quiet_since", "task", "writing_since")
+    Attributes:
+        drop: Lets go of a client that does not read.
+        writing_since: When the write under way began; None between writes.
+    """
 
-    def __init__(self, task: "asyncio.Task[object]", now: float) -> None:
-        self.task = task
+    __slots__ = (
+        "_waiter",
+        "changed",
+        "closing",
+        "drop",
+        "gone",
+        "quiet",
+        "quiet_since",
+        "writing_since",
+    )
+
+    def __init__(self, now: float) -> None:
+        self.drop: Callable[[], None] | None = None
         self.changed = False
         self.closing = False
+        self.gone = False
         self.quiet = False
         self.quiet_since = now
         self.writing_since: float | None = None
@@ -56,16 +72,17 @@ class Stream:
 
     async def wait(self) -> None:
         """Return when there is something to send or the stream is to end."""
-        if not (self.changed or self.closing or self.quiet):
+        if not (self.changed or self.closing or self.quiet or self.gone):
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
 
-    def drop(self) -> None:
-        """The client has gone, or does not read: end without a word."""
-        self.task.cancel()
+    def leave(self) -> None:
+        """The client has gone: end without a word."""
+        self.gone = True
+        self.wake()
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -92,7 +109,7 @@ class Hub:
         return len(self._streams)
 
     def open(self) -> Stream:
-        """A stream that the current task is going to serve.
+        """A stream that the caller is going to serve.
 
         Raises:
             Unavailable: Every place is taken, or the server is going down.
@@ -101,9 +118,7 @@ class Hub:
             raise Unavailable("The server is shutting down.", retry_after_s=1)
         if len(self._streams) >= self._limit:
             raise Unavailable("Every listen stream is taken.", retry_after_s=30)
-        task = asyncio.current_task()
-        assert task is not None
-        stream = Stream(task, self._loop.time())
+        stream = Stream(self._loop.time())
         self._streams.add(stream)
         if self._timer is None:
             self._schedule()
@@ -115,14 +130,14 @@ class Hub:
 
     def publish(self) -> None:
         """Tell every listener that the list of tools has changed."""
-        for stream in self._streams:
+        for stream in tuple(self._streams):
             stream.changed = True
             stream.wake()
 
     def shut_down(self) -> None:
         """Let every stream end with its graceful result, and accept no further one."""
         self._closed = True
-        for stream in self._streams:
+        for stream in tuple(self._streams):
             stream.closing = True
             stream.wake()
 
@@ -132,9 +147,9 @@ class Hub:
     def _tick(self) -> None:
         self._timer = None
         now = self._loop.time()
-        for stream in self._streams:
+        for stream in tuple(self._streams):
             if stream.writing_since is not None:
-                if now - stream.writing_since > SLOW_READER_S:
+                if now - stream.writing_since > SLOW_READER_S and stream.drop is not None:
                     stream.drop()
             elif now - stream.quiet_since >= self._keep_alive_s * 0.9:
                 stream.quiet = True

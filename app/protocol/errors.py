@@ -21,6 +21,7 @@ class ProtocolError(Exception):
         message: One sentence for the person who debugs the client.
         data: JSON value for programs, or None.
         headers: HTTP response headers that belong to the refusal, names in lower case.
+        setting: The configuration key that decided, for the operator's log.
     """
 
     code: ClassVar[int]
@@ -32,11 +33,13 @@ class ProtocolError(Exception):
         *,
         data: Any = None,
         headers: Sequence[tuple[bytes, bytes]] = (),
+        setting: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.data = data
         self.headers = tuple(headers)
+        self.setting = setting
 
     def as_json(self) -> dict[str, Any]:
         """The ``error`` member of a JSON-RPC error response."""

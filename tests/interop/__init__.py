@@ -1,0 +1,1 @@
+"""Clients that others wrote, against a server process."""
