@@ -49,7 +49,7 @@ COPY --from=build /srv/mcp ./
 USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM
-# Asks /healthz at the address that the server was told to bind, IPv4 or IPv6.
+# Asks /readyz at the address that the server was told to bind, IPv4 or IPv6.
 HEALTHCHECK --interval=15s --timeout=5s --start-period=30s --retries=3 CMD ["mcp-tool-server", "health"]
 ENTRYPOINT ["mcp-tool-server"]
 CMD ["serve"]

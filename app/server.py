@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from starlette.applications import Starlette
@@ -26,17 +25,9 @@ from app.registry.catalog import Catalog
 from app.registry.live import Registry
 from app.registry.watcher import changes
 from app.settings import Settings
+from app.version import server_version
 
-DISTRIBUTION: Final = "mcp-tool-server"
 log = structlog.get_logger()
-
-
-def server_version() -> str:
-    """Version of the installed distribution."""
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:  # run from a copy that was not installed
-        return "0"
 
 
 def server_messages(settings: Settings) -> ServerMessages:

@@ -1,12 +1,11 @@
 """The commands and what they share."""
 
+import sys
+
 import typer
 
-from app.cli.call import call
-from app.cli.check import check, tools
 from app.cli.health import health
-from app.cli.serve import serve
-from app.server import server_version
+from app.version import server_version
 
 app = typer.Typer(
     name="mcp-tool-server",
@@ -32,10 +31,25 @@ def _root(
     """Serve typed Python functions as MCP tools over HTTP."""
 
 
-for command in (serve, check, tools, call, health):
-    app.command()(command)
+app.command()(health)
+
+
+def add_all_commands() -> typer.Typer:
+    """The command line with every command."""
+    # Here, because a health check runs every few seconds and must not load the whole server.
+    from app.cli.call import call  # noqa: PLC0415
+    from app.cli.check import check, tools  # noqa: PLC0415
+    from app.cli.serve import serve  # noqa: PLC0415
+
+    if len(app.registered_commands) == 1:
+        for command in (serve, check, tools, call):
+            app.command()(command)
+        app.registered_commands.append(app.registered_commands.pop(0))  # health comes last
+    return app
 
 
 def main() -> None:
     """Entry point of the console script."""
+    if sys.argv[1:2] != ["health"]:
+        add_all_commands()
     app()

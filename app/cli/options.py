@@ -5,6 +5,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from app.cli.exits import Exit
 from app.configuration import DEFAULT_FILE, ConfigurationError, load_settings
@@ -46,11 +47,16 @@ def load_or_exit(config: Path | None, flags: dict[str, dict[str, Any]]) -> Setti
         return load_settings(config, flags=flags)
     except ConfigurationError as error:
         for problem in error.problems:
-            errors.print(f"[red]error[/red] {problem}", markup=True, soft_wrap=True)
+            print_error(str(problem))
         raise typer.Exit(Exit.CONFIGURATION) from None
+
+
+def print_error(message: str) -> None:
+    """One line on standard error; what it says is text, not markup."""
+    errors.print(f"[red]error[/red] {escape(message)}", soft_wrap=True)
 
 
 def fail(message: str, code: Exit) -> NoReturn:
     """Say why, and end with this exit code."""
-    errors.print(f"[red]error[/red] {message}", soft_wrap=True)
+    print_error(message)
     raise typer.Exit(code)

@@ -89,6 +89,7 @@ def run_worker(
         log.info(
             "listening",
             url=f"http://{shown}:{port}/mcp",
+            public_url=settings.server.public_url,
             tools=len(service.registry.catalog.tools) if service is not None else 0,
             pid=os.getpid(),
         )
