@@ -4,10 +4,11 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import structlog
 import typer
@@ -27,7 +28,8 @@ from app.server import create_app
 from app.settings import Settings
 
 log = structlog.get_logger()
-RESTART_PAUSE_S = 1.0
+RESTART_PAUSE_S: Final = 1.0
+SWITCH_INTERVAL_S: Final = 0.001
 
 
 def serve(
@@ -81,6 +83,8 @@ def run_worker(
 ) -> None:
     """One process that serves."""
     configure_logging(settings.logging.level, settings.logging.format)
+    # Threads load modules and run tools; the event loop must get its turn among them soon.
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     app = create_app(settings, config=config, flags=flags)
 
     def listening(host: str, port: int) -> None:

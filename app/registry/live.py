@@ -12,6 +12,7 @@ from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.assembly import Assembly, assemble
 from app.registry.catalog import Catalog
+from app.registry.garbage import Garbage
 from app.registry.loader import Build, LoadedFile, forget_modules, load_folder
 from app.registry.problems import Problem
 from app.registry.tool import Tool
@@ -97,6 +98,7 @@ class Registry:
         self._lifespans: dict[LoadedFile, Lifespan] = {}
         self._retiring: dict[asyncio.Task[None], LoadedFile] = {}
         self._reloading = asyncio.Lock()
+        self._garbage = Garbage()
         self.catalog = Catalog((), messages=messages, keys=keys, page_size=1, ttl_ms=0)
         self.problems: Sequence[Problem] = ()
 
@@ -107,6 +109,7 @@ class Registry:
             FileNotFoundError: There is no such folder.
         """
         await self._replace(self._settings, announce=False)
+        self._garbage.settle()
 
     async def reload(self, settings: Settings | None = None) -> bool:
         """Load what changed and publish it.
@@ -211,25 +214,32 @@ class Registry:
         """Let go of versions that the new snapshot does not use, each after its last call."""
         current = set(self._files.values())
         for file in previous.values():
-            if file not in current:
+            lifespan = self._lifespans.pop(file, None) if file not in current else None
+            if file not in current and (file.calls or lifespan is not None):
                 file.idle = asyncio.Event()
-                if file.calls == 0:
+                if not file.calls:
                     file.idle.set()
-                task = asyncio.create_task(self._close_when_idle(file, file.idle))
+                task = asyncio.create_task(_close_when_idle(file.idle, lifespan))
                 self._retiring[task] = file
                 task.add_done_callback(self._retired)
-
-    async def _close_when_idle(self, file: LoadedFile, idle: asyncio.Event) -> None:
-        lifespan = self._lifespans.pop(file, None)
-        try:
-            await idle.wait()
-        finally:
-            if lifespan is not None:
-                await lifespan.exit()
+        self._forget_modules()
+        self._garbage.replaced(len(set(previous.values()) - current))
 
     def _retired(self, task: asyncio.Task[None]) -> None:
         del self._retiring[task]
+        if not self._retiring:
+            self._forget_modules()
+
+    def _forget_modules(self) -> None:
         forget_modules([*self._files.values(), *self._retiring.values()])
+
+
+async def _close_when_idle(idle: asyncio.Event, lifespan: Lifespan | None) -> None:
+    try:
+        await idle.wait()
+    finally:
+        if lifespan is not None:
+            await lifespan.exit()
 
 
 def _without(build: Build, failed: Sequence[Problem], previous: Mapping[str, LoadedFile]) -> Build:

@@ -76,7 +76,7 @@ class Tool:
     structured: bool
     source: Any
     _accepts: jsonschema_rs.Draft202012Validator
-    _explainer: Validator
+    _explainer: "_LazyExplainer"
     _conforms: jsonschema_rs.Draft202012Validator | None
     _decodable: frozenset[str]
     _known: frozenset[str] | None
@@ -110,7 +110,7 @@ class Tool:
         """
         decoded = {key: self._decode(key, value) for key, value in arguments.items()}
         if not self._accepts.is_valid(decoded):
-            raise InvalidArguments(explain(self._explainer, decoded))
+            raise InvalidArguments(explain(self._explainer.get(), decoded))
         return decoded
 
     def _decode(self, key: str, value: Any) -> Any:
@@ -122,6 +122,19 @@ class Tool:
             # "null" is left alone: whether it means null or is a mistake cannot be known.
             return value if decoded is None or isinstance(decoded, str) else decoded
         return value
+
+
+class _LazyExplainer:
+    """Compiled when the first bad arguments come; most tools never need it."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._explainer: Validator | None = None
+
+    def get(self) -> Validator:
+        if self._explainer is None:
+            self._explainer = compile_explainer(self._schema, what="inputSchema")
+        return self._explainer
 
 
 def compile_tool(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Settings) -> Tool:
@@ -173,7 +186,7 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         structured=spec.structured,
         source=source,
         _accepts=compile_validator(arguments.schema, what="inputSchema"),
-        _explainer=compile_explainer(arguments.schema, what="inputSchema"),
+        _explainer=_LazyExplainer(arguments.schema),
         _conforms=None
         if result.schema is None
         else compile_validator(result.schema, what="outputSchema"),
