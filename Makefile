@@ -1,8 +1,10 @@
 # `make` or `make help` lists the targets. Each of them makes .venv when there is
 # none, or when its lock file is newer. All it needs is Python 3.11+ and make.
 
-HOST   ?= 127.0.0.1
-PORT   ?= 8000
+# Where to bind, if not where config.toml and the environment say: make run PORT=9000. What the
+# shell has exported under these names is not meant for us.
+HOST    =
+PORT    =
 CONFIG ?= config.toml
 # More for the command behind a target: make run ARGS="--workers 2", make test ARGS="-k headers"
 ARGS   ?=
@@ -36,8 +38,8 @@ help: ## show this list
 # --- targets ----------------------------------------------------------------
 
 .PHONY: run
-run: $(STAMPS)/runtime $(STAMPS)/tools ## serve tools/ at http://HOST:PORT/mcp (HOST, PORT, CONFIG, ARGS)
-	@exec $(PY) -m app serve --config $(CONFIG) --host $(HOST) --port $(PORT) $(ARGS)
+run: $(STAMPS)/runtime $(STAMPS)/tools ## serve tools/ at http://127.0.0.1:8000/mcp (PORT, HOST, CONFIG, ARGS)
+	@exec $(PY) -m app serve --config $(CONFIG) $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT)) $(ARGS)
 
 .PHONY: test
 test: $(STAMPS)/dev $(STAMPS)/tools $(SUITE)/node_modules/.package-lock.json ## run all tests, the conformance suite among them (ARGS)
@@ -61,7 +63,7 @@ conformance: $(STAMPS)/dev $(SUITE)/node_modules/.package-lock.json ## run the o
 
 .PHONY: bench
 bench: $(STAMPS)/bench ## measure speed and memory, write docs/performance.md (ARGS)
-	$(PY) -m benchmarks $(ARGS)
+	$(PY) -m benchmarks --write docs/performance.md $(ARGS)
 
 .PHONY: setup
 setup: $(STAMPS)/dev $(STAMPS)/tools ## only make .venv, with all that development needs

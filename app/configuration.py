@@ -70,7 +70,7 @@ def load_settings(
         for key, value in keys.items():
             _table(values, section)[key] = value
             sources[f"{section}.{key}"] = "command line"
-    problems += _reserved(values, source)
+    problems += _reserved(values, source, sources)
     settings: Settings | None = None
     try:
         settings = Settings.model_validate(values)
@@ -143,6 +143,8 @@ def _environment_value(path: Sequence[str], text: str) -> Any:
             return text
         if field is not None and text[:1] != "[" and "tuple" in str(field.annotation):
             return [item.strip() for item in text.split(",") if item.strip()]
+    if path[0] == "overrides" and path[-1] in ("title", "description"):
+        return text
     if "settings" in path:
         # A tool's own settings: text unless it is plainly JSON data.
         return _json(text) if text[:1] in "[{" else text
@@ -156,7 +158,7 @@ def _json(text: str) -> Any:
         return text
 
 
-def _reserved(values: dict[str, Any], source: str) -> list[Problem]:
+def _reserved(values: dict[str, Any], source: str, sources: Mapping[str, str]) -> list[Problem]:
     problems = []
     for section, meaning in RESERVED_SECTIONS.items():
         if values.pop(section, None):
@@ -165,7 +167,7 @@ def _reserved(values: dict[str, Any], source: str) -> list[Problem]:
                     section,
                     f"this version does not serve {meaning}, and ignoring the section could leave "
                     "open what it is meant to close; remove it",
-                    source,
+                    next((by for key, by in sources.items() if key.startswith(section)), source),
                 )
             )
     return problems

@@ -50,6 +50,7 @@ class Service:
     Args:
         config: The configuration file to watch, if any.
         flags: Command line values, which stay in force when the file changes.
+        log_problems: Whether problems with tools go to the log.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Service:
         *,
         config: Path | None = None,
         flags: dict[str, dict[str, Any]] | None = None,
+        log_problems: bool = True,
     ) -> None:
         self.settings = settings
         self._config = config
@@ -67,7 +69,11 @@ class Service:
             limit=settings.limits.listen_streams, keep_alive_s=settings.execution.keep_alive_s
         )
         self.registry = Registry(
-            settings, messages=messages, keys=key_ring(settings), on_change=self.hub.publish
+            settings,
+            messages=messages,
+            keys=key_ring(settings),
+            on_change=self.hub.publish,
+            log_problems=log_problems,
         )
         encoder = ResultEncoder(messages, max_bytes=settings.execution.max_result_bytes)
         self.executor = Executor(
@@ -75,7 +81,7 @@ class Service:
         )
         self.router = Router(
             {
-                "server/discover": Discover(settings, messages),
+                "server/discover": Discover(settings, messages, self.registry.list_ttl_ms),
                 "tools/list": ListTools(self._catalog),
                 "tools/call": CallTool(self._catalog, self.executor, encoder),
                 "subscriptions/listen": Listen(tools_change=settings.tools.reload),
@@ -116,6 +122,8 @@ class Service:
                 if config is not None and (config in changed or not changed):
                     settings = self._reloaded_settings()
                 await self.registry.reload(settings)
+            except FileNotFoundError as error:
+                log.error("reload_failed", problem=str(error))  # noqa: TRY400  # it may come back
             except Exception:  # the last good snapshot goes on
                 log.exception("reload_failed")
 

@@ -37,7 +37,10 @@ class ServerSettings(_Section):
     ] = None
     public_url: Annotated[
         str | None,
-        Field(description="Base URL that clients use; /mcp is added. Default: the bind address."),
+        Field(
+            description="Base URL that clients use; /mcp is added, and its host and origin are "
+            "allowed. Default: the bind address."
+        ),
     ] = None
     allowed_hosts: Annotated[
         tuple[str, ...],
@@ -55,7 +58,7 @@ class ServerSettings(_Section):
     ] = ()
     trusted_proxies: Annotated[
         tuple[str, ...],
-        Field(description="Addresses or networks whose X-Forwarded-* headers count."),
+        Field(description="Addresses or networks whose X-Forwarded-For counts."),
     ] = ()
     max_body_bytes: Annotated[
         int, Field(ge=1024, le=1 << 30, description="Largest request body; more is 413.")

@@ -88,7 +88,7 @@ class CallChannel(Protocol):
     """What a running call offers to its Context (see ``app.execution``)."""
 
     @property
-    def cancelled(self) -> bool: ...
+    def is_over(self) -> bool: ...
     @property
     def remaining_s(self) -> float: ...
     def progress(self, done: float, total: float | None, message: str | None) -> None: ...
@@ -140,7 +140,8 @@ class Context:
         The protocol has deprecated this feature; prefer progress, results and your own logs.
 
         Raises:
-            ValueError: The level is not one of the eight of RFC 5424.
+            ValueError: The level is not one of the eight of RFC 5424, or a number is not finite.
+            TypeError: The data has no JSON form.
         """
         self.channel.log(level, data, logger)
         return FINISHED
@@ -148,7 +149,7 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """Whether the caller has gone or the deadline has passed. For threads to look at."""
-        return self.channel.cancelled
+        return self.channel.is_over
 
     @property
     def remaining_s(self) -> float:

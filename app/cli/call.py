@@ -57,7 +57,7 @@ def call(
 
 
 async def _run(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    service = Service(settings)
+    service = Service(settings, log_problems=False)
     try:
         await service.start()
     except FileNotFoundError as error:
@@ -79,7 +79,9 @@ async def _run(settings: Settings, name: str, arguments: dict[str, Any]) -> dict
             encoded = await _follow(answer)
     except ProtocolError as error:
         known = ", ".join(service.registry.catalog.tools)
-        fail(f"{error.message}. Served: {known}", Exit.PROBLEMS)
+        broken = sum(problem.severity == "error" for problem in service.registry.problems)
+        hint = f"; {broken} problem(s) keep tools from being served, see `check`" if broken else ""
+        fail(f"{error.message}. Served: {known}{hint}", Exit.PROBLEMS)
     finally:
         await service.stop()
     decoded: dict[str, Any] = orjson.loads(encoded)

@@ -25,45 +25,45 @@ from app.registry.tool import definition_of
 from app.server import server_messages
 from app.settings import Settings
 
+Finding = dict[str, Any]
+"""A problem as ``--json`` prints it."""
+
 
 def check(
     config: ConfigOption = None, tools: ToolsOption = None, as_json: JsonOption = False
 ) -> None:
     """Load settings and tools and print every problem; exit code 1 if one is an error."""
-    findings: list[dict[str, Any]] = []
+    findings: list[Finding] = []
     served = 0
     try:
         settings = load_settings(config, flags=tool_flags(tools))
     except ConfigurationError as error:
-        findings += [
-            {
-                "severity": "error",
-                "file": problem.source,
-                "line": None,
-                "tool": None,
-                "message": f"{problem.key}: {problem.message}" if problem.key else problem.message,
-            }
-            for problem in error.problems
-        ]
+        for problem in error.problems:
+            message = f"{problem.key}: {problem.message}" if problem.key else problem.message
+            findings.append(_finding("error", problem.source, message))
     else:
-        assembly = _load(settings)
-        served = len(assembly.catalog.tools)
-        findings += [
-            {
-                "severity": problem.severity,
-                "file": _shown_path(settings, problem.path),
-                "line": problem.line,
-                "tool": problem.tool,
-                "message": problem.message,
-            }
-            for problem in assembly.problems
-        ]
-    worst = [finding for finding in findings if finding["severity"] == "error"]
+        if settings.tools.directory.is_dir():
+            assembly = _load(settings)
+            served = len(assembly.catalog.tools)
+            findings += [
+                _finding(
+                    problem.severity,
+                    _shown_path(settings, problem.path),
+                    problem.message,
+                    line=problem.line,
+                    tool=problem.tool,
+                )
+                for problem in assembly.problems
+            ]
+        else:
+            missing = f"the tools folder {settings.tools.directory} does not exist"
+            findings.append(_finding("error", "configuration", missing))
+    broken = any(finding["severity"] == "error" for finding in findings)
     if as_json:
-        typer.echo(json.dumps({"ok": not worst, "tools": served, "problems": findings}, indent=2))
+        typer.echo(json.dumps({"ok": not broken, "tools": served, "problems": findings}, indent=2))
     else:
         _print(findings, served)
-    raise typer.Exit(Exit.PROBLEMS if worst else Exit.OK)
+    raise typer.Exit(Exit.PROBLEMS if broken else Exit.OK)
 
 
 def tools(
@@ -105,6 +105,12 @@ def tools(
         errors.print(f"{len(broken)} problem(s) keep tools from being served; see `check`.")
 
 
+def _finding(
+    severity: str, file: str, message: str, *, line: int | None = None, tool: str | None = None
+) -> Finding:
+    return {"severity": severity, "file": file, "line": line, "tool": tool, "message": message}
+
+
 def _load(settings: Settings) -> Assembly:
     # What tool modules log while they load must not mix with what is printed.
     configure_logging("error", settings.logging.format)
@@ -118,7 +124,7 @@ def _shown_path(settings: Settings, path: str) -> str:
     return str(settings.tools.directory / path) if path else "configuration"
 
 
-def _print(findings: list[dict[str, Any]], served: int) -> None:
+def _print(findings: list[Finding], served: int) -> None:
     for finding in findings:
         where = finding["file"] + (f":{finding['line']}" if finding["line"] else "")
         colour = "red" if finding["severity"] == "error" else "yellow"

@@ -9,9 +9,11 @@ class Exit(IntEnum):
     """``check`` found an error, a ``call`` failed, ``health`` is not healthy."""
     USAGE = 2
     """The command line is wrong (Typer's own code)."""
-    CONFIGURATION = 3
+    STARTUP = 3
+    """The server could not start; the log says why. (The number is uvicorn's.)"""
+    CONFIGURATION = 4
     """The configuration cannot be used."""
-    TOOLS = 4
+    TOOLS = 5
     """The tools folder cannot be read."""
-    BIND = 5
+    BIND = 6
     """The address cannot be bound."""

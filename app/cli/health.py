@@ -13,7 +13,7 @@ from app.cli.options import ConfigOption, fail, load_or_exit, out
 def health(
     config: ConfigOption = None,
     url: Annotated[
-        str | None, typer.Option(help="Base URL of the server [default: as configured]")
+        str | None, typer.Option(help="Base URL of the server (default: as configured)")
     ] = None,
     timeout_s: Annotated[float, typer.Option(help="Seconds to wait")] = 3.0,
 ) -> None:

@@ -13,10 +13,10 @@ from app.settings import Settings
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="Configuration file [default: config.toml if present]"),
+    typer.Option("--config", "-c", help="Configuration file (default: config.toml if present)"),
 ]
 ToolsOption = Annotated[
-    Path | None, typer.Option("--tools", "-t", help="Folder of the tools [default: tools]")
+    Path | None, typer.Option("--tools", "-t", help="Folder of the tools (default: tools)")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs")]
 
@@ -42,7 +42,7 @@ def tool_flags(tools: Path | None, **server: Any) -> dict[str, dict[str, Any]]:
 
 
 def load_or_exit(config: Path | None, flags: dict[str, dict[str, Any]]) -> Settings:
-    """Settings, or every problem on standard error and exit code 3."""
+    """Settings, or every problem on standard error and exit code 4."""
     try:
         return load_settings(config, flags=flags)
     except ConfigurationError as error:

@@ -1,17 +1,21 @@
 """``serve``: run the server, in one process or several."""
 
+import asyncio
+import logging
 import multiprocessing
 import os
 import signal
 import socket
 import sys
 import threading
+from collections.abc import Coroutine
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import structlog
 import typer
+import uvloop
 
 from app.cli.exits import Exit
 from app.cli.options import (
@@ -30,6 +34,7 @@ from app.settings import Settings
 log = structlog.get_logger()
 RESTART_PAUSE_S: Final = 1.0
 SWITCH_INTERVAL_S: Final = 0.001
+LAST_WAIT_S: Final = 1.0
 
 
 def serve(
@@ -99,8 +104,31 @@ def run_worker(
         )
 
     server = make_server(app, settings.server, on_drain=app.drain, on_listening=listening)
-    server.run(sockets=[listener])
-    log.info("stopped")
+    _run_to_the_end(server.serve(sockets=[listener]))
+
+
+def _run_to_the_end(serving: Coroutine[Any, Any, None]) -> None:
+    """Run the server; then end the process, whatever its tools are doing.
+
+    ``asyncio.run`` would wait for ever for a task that swallows its cancellation.
+    """
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    loop.run_until_complete(serving)
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    left = 0
+    if tasks:
+        _, pending = loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_WAIT_S))
+        left = len(pending)
+    log.info("stopped", tasks_left_behind=left)
+    if left:
+        logging.shutdown()
+        sys.stderr.flush()
+        os._exit(Exit.OK)
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
 
 
 def _supervise(
@@ -128,6 +156,7 @@ def _supervise(
             if not worker.is_alive():
                 log.error("worker_died", pid=worker.pid, exit_code=worker.exitcode)
                 workers[index] = start()
+    listener.close()
     for worker in workers:
         worker.terminate()
     for worker in workers:

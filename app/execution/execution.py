@@ -158,6 +158,11 @@ class Execution:
     # What the tool's Context uses, from the loop or from a thread.
 
     @property
+    def is_over(self) -> bool:
+        """Whether nobody waits for the tool any more."""
+        return self.cancelled or self.result is not None
+
+    @property
     def remaining_s(self) -> float:
         return max(0.0, self.deadline - self._loop.time())
 
@@ -181,11 +186,12 @@ class Execution:
     def log(self, level: str, data: Any, logger: str | None) -> None:
         if level not in LOG_LEVELS:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
+        # Before anything else: whether a client listens must not decide whether the tool fails.
+        message = log_message(level, data, logger)
         if self._level is None or LOG_LEVELS.index(level) < self._level:
             return
         if len(self._pending) >= MAX_PENDING:
             return
-        message = log_message(level, data, logger)
         if threading.get_ident() == self._thread:
             self._say(message)
         else:
@@ -230,5 +236,9 @@ class Execution:
 def _check_number(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be finite")
+    try:
+        finite = math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        finite = False
+    if not finite:
+        raise ValueError(f"{name} must be a finite number")

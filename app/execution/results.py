@@ -1,6 +1,5 @@
 """From what a tool returned to an encoded ``CallToolResult``."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -9,13 +8,16 @@ from pydantic import BaseModel
 from pydantic_core import SchemaSerializer, core_schema
 
 from app.content import BLOCKS, NO_STRUCTURED_CONTENT, Block, ToolResult, blocks_json
-from app.protocol.jsonrpc import dumps
+from app.protocol.jsonrpc import NotFinite, dumps
 from app.protocol.messages import ServerMessages, text_content
 from app.registry.tool import Tool
 
 _ANY: Final = SchemaSerializer(
     core_schema.any_schema(), {"ser_json_inf_nan": "constants", "ser_json_bytes": "base64"}
 )
+MAX_BYTES_PER_CHARACTER: Final = 6
+"""A control character takes six bytes in JSON, as in \\u0001."""
+
 _UNORDERED: Final = (set, frozenset)
 
 
@@ -63,7 +65,9 @@ class ResultEncoder:
         return result, is_error
 
     def error(self, text: str) -> bytes:
-        """A result that tells the model what went wrong."""
+        """A result that tells the model what went wrong; a text beyond the bound is cut."""
+        if len(text) > self._max_bytes // MAX_BYTES_PER_CHARACTER:
+            text = text[: self._max_bytes // MAX_BYTES_PER_CHARACTER - 100] + " ... (cut)"
         try:
             content = text_content(text)
         except TypeError:  # a lone surrogate in the author's text
@@ -176,24 +180,8 @@ def _refuse_unordered(value: Any) -> None:
 
 def _encode(plain: Any) -> bytes:
     try:
-        encoded = dumps(plain)
+        return dumps(plain)
+    except NotFinite as error:
+        raise BadResult(str(error), public=f"The tool returned {error}.") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise BadResult(f"the result has no JSON form: {error}") from None
-    # The encoder writes NaN and infinity as null; only then is it worth looking for them.
-    if b"null" in encoded and (path := _path_of_nan(plain)) is not None:
-        sentence = f"The tool returned a number that JSON cannot hold (NaN or infinity) at {path}."
-        raise BadResult(sentence, public=sentence)
-    return encoded
-
-
-def _path_of_nan(plain: Any) -> str | None:
-    stack: list[tuple[str, Any]] = [("", plain)]
-    while stack:
-        path, item = stack.pop()
-        if isinstance(item, float) and not math.isfinite(item):
-            return path.removeprefix(".") or "the root"
-        if isinstance(item, dict):
-            stack.extend((f"{path}.{key}", child) for key, child in item.items())
-        elif isinstance(item, (list, tuple)):
-            stack.extend((f"{path}[{index}]", child) for index, child in enumerate(item))
-    return None

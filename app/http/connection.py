@@ -4,16 +4,21 @@ uvicorn alone takes heads of megabytes and waits for ever for the rest of one.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from app.http.disconnect import CONNECTION_EXTENSION
+from app.http.record import RequestRecord
+from app.observability.logs import EventLog
 from app.protocol.errors import HeadersTooLarge, InvalidRequest, ProtocolError, RequestTimeout
 from app.protocol.jsonrpc import error_response
 
 SWEEP_S: Final = 1.0
+_OFFER: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
 
 
 class Connection(HttpToolsProtocol):
@@ -21,11 +26,13 @@ class Connection(HttpToolsProtocol):
 
     max_header_bytes: int
     request_timeout_s: float
+    requests: EventLog
 
     _head_bytes = 0
     _unparsed_bytes = 0
+    _received = b""
     _in_head = True
-    _refused = False
+    refused = False
     _arriving_since: float | None = None
     _on_disconnect: Callable[[], None] | None = None
     _joiner: "_HeadJoiner | None" = None
@@ -35,13 +42,14 @@ class Connection(HttpToolsProtocol):
         self._arriving_since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
-        if self._refused:
+        if self.refused:
             return
+        self._received = data
         super().data_received(data)
         # The parser tells of whole lines only; a line without end is counted as it comes in.
         if self._in_head:
             self._unparsed_bytes += len(data)
-            if self._unparsed_bytes > self.max_header_bytes and not self._refused:
+            if self._unparsed_bytes > self.max_header_bytes and not self.refused:
                 self._refuse(self._head_is_too_large())
 
     def on_message_begin(self) -> None:
@@ -62,22 +70,26 @@ class Connection(HttpToolsProtocol):
         self._head_bytes += len(name) + len(value) + 4
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # the parser stops here; see below
         self._in_head = False
         self._unparsed_bytes = 0
-        if self._head_bytes > self.max_header_bytes and not self._refused:
+        if self._head_bytes > self.max_header_bytes and not self.refused:
             self._refuse(self._head_is_too_large())
-        if not self._refused:
+        if not self.refused:
             super().on_headers_complete()
             self._joiner = _HeadJoiner(self.transport)
             self.cycle.transport = self._joiner  # type: ignore[assignment]  # the part that is used
 
     def on_body(self, body: bytes) -> None:
-        if not self._refused:
+        if not self.refused:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         self._arriving_since = None
-        if not self._refused:
+        if not self.refused:
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -93,9 +105,23 @@ class Connection(HttpToolsProtocol):
         if callback is not None:
             callback()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Called by uvicorn when a client offers another protocol (RFC 9110, section 7.8).
+
+        Some HTTP clients offer HTTP/2 with every request in the clear. The offer is declined by
+        answering as if it had not been made; but the parser has taken the body for the other
+        protocol, so the head is parsed again without the offer.
+        """
+        stop = sys.exc_info()[1]
+        offset = stop.args[0] if stop is not None and stop.args else len(self._received)
+        head = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
+        head += [b"%b: %b" % pair for pair in self.headers if pair[0] not in _OFFER]
+        self.parser = httptools.HttpRequestParser(self)
+        self.data_received(b"\r\n".join(head) + b"\r\n\r\n" + self._received[offset:])
+
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's signature
         """Called by uvicorn for what its parser refuses."""
-        if not self._refused:
+        if not self.refused:
             self._refuse(InvalidRequest("This is not an HTTP/1.1 request."))
 
     def on_disconnect(self, callback: Callable[[], None] | None) -> None:
@@ -129,7 +155,11 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, error: ProtocolError) -> None:
         """Answer without the application and close."""
-        self._refused = True
+        self.refused = True
+        record = RequestRecord()
+        record.address = self.client[0] if self.client else None
+        record.refused(error)
+        record.write(self.requests, error.http_status)
         body = error_response(None, error)
         self.transport.write(
             STATUS_LINE[error.http_status]
@@ -181,5 +211,6 @@ def bounded(*, max_header_bytes: int, request_timeout_s: float) -> type[Connecti
     limits: dict[str, Any] = {
         "max_header_bytes": max_header_bytes,
         "request_timeout_s": request_timeout_s,
+        "requests": EventLog("request"),
     }
     return type("BoundedConnection", (Connection,), limits)

@@ -13,6 +13,9 @@ CONNECTION_EXTENSION: Final = "mcp-tool-server.connection"
 class ClientConnection(Protocol):
     """What our own server tells the application beyond ASGI."""
 
+    refused: bool
+    """Whether the request was refused without the application."""
+
     def on_disconnect(self, callback: Callable[[], None] | None) -> None:
         """Call back once when the client goes; None takes the callback away."""
 

@@ -15,7 +15,13 @@ from app.methods.router import Reply, Router
 from app.methods.subscriptions import Hub
 from app.observability.logs import EventLog
 from app.principal import ANONYMOUS
-from app.protocol.errors import HeaderMismatch, InternalError, NotAcceptable, ProtocolError
+from app.protocol.errors import (
+    HeaderMismatch,
+    InternalError,
+    NotAcceptable,
+    ProtocolError,
+    Unavailable,
+)
 from app.protocol.inbound import Call, Legacy, Notification, Rejected, classify, unsupported
 from app.protocol.jsonrpc import result_response
 from app.protocol.messages import ServerMessages
@@ -56,8 +62,11 @@ class Endpoint:
         except Disconnected:
             record.outcome = "cancelled"
         except asyncio.CancelledError:
+            # Nobody but the end of the process cancels a request.
             record.outcome = "cancelled"
-            raise
+            if response.status:
+                raise
+            await response.error(Unavailable("The server is shutting down.", retry_after_s=1))
         except Exception:
             # Our bug, never the client's; it must get an answer all the same.
             record.outcome = "internal_error"
@@ -66,7 +75,8 @@ class Endpoint:
                 raise
             await response.error(InternalError("Internal error."), record.id)
         finally:
-            record.write(self._requests, response.status)
+            if not exchange.was_refused:
+                record.write(self._requests, response.status)
 
     async def _serve(self, exchange: Exchange) -> None:
         gate, headers, record = self._gate, exchange.headers, exchange.record

@@ -1,5 +1,6 @@
 """One request and its response, as the parts of the HTTP door hand it to each other."""
 
+from app.http.disconnect import CONNECTION_EXTENSION
 from app.http.gate import EVERYTHING
 from app.http.record import RequestRecord
 from app.http.responses import Receive, Response, Scope, Send
@@ -25,6 +26,12 @@ class Exchange:
         self.response = Response(send)
         self.record = RequestRecord()
         self.accepts = EVERYTHING
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether the connection has answered in our place, because the request came too slowly."""
+        connection = self.scope.get("extensions", {}).get(CONNECTION_EXTENSION)
+        return connection is not None and connection.refused
 
     async def read_body(self, limit: int) -> bytes | None:
         """The whole body; None if it is over the limit. Never holds much more than that.

@@ -151,6 +151,9 @@ class Gate:
         encoding = headers.get(b"content-encoding")
         if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
             raise UnsupportedMediaType("Content-Encoding is not supported; send the body as it is.")
+        coding = headers.get(b"transfer-encoding")
+        if coding is not None and coding.strip().lower() != b"chunked":
+            raise UnsupportedMediaType("Transfer-Encoding other than chunked is not supported.")
         length = headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length[:20]) > self._max_body_bytes):
             raise self.too_large()

@@ -6,12 +6,12 @@ from typing import Final
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Lifespan
 
 from app.http.responses import Receive, Scope, Send
-from app.protocol.errors import REFUSAL_BASE, Unavailable
+from app.protocol.errors import MethodNotAllowed, NotFound, Refusal, Unavailable
 from app.protocol.jsonrpc import error_response
 
 MCP_PATHS: Final = ("/mcp", "/mcp/")
@@ -67,11 +67,7 @@ async def _not_started(scope: Scope, receive: Receive, send: Send) -> None:
         "The server has not started: whatever hosts this application must run its ASGI lifespan.",
         retry_after_s=1,
     )
-    response = Response(
-        error_response(None, error), error.http_status, media_type="application/json"
-    )
-    response.raw_headers += error.headers
-    await response(scope, receive, send)
+    await _refused(error)(scope, receive, send)
 
 
 async def _healthz(_: Request) -> Response:
@@ -88,10 +84,18 @@ def _readiness(is_ready: Callable[[], bool]) -> Callable[[Request], Awaitable[Re
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
+    """Starlette's own refusals: of a path that nobody serves, or of a method."""
     assert isinstance(error, HTTPException)
-    hint = " The MCP endpoint is at /mcp." if error.status_code == 404 else ""
-    body = {
-        "jsonrpc": "2.0",
-        "error": {"code": -(REFUSAL_BASE + error.status_code), "message": f"{error.detail}.{hint}"},
-    }
-    return JSONResponse(body, status_code=error.status_code, headers=error.headers)
+    if error.status_code == NotFound.http_status:
+        refusal: Refusal = NotFound("There is nothing here. The MCP endpoint is at /mcp.")
+    else:
+        allow = (error.headers or {}).get("Allow", "GET")
+        refusal = MethodNotAllowed(f"This path takes {allow}.", allow=allow)
+    return _refused(refusal)
+
+
+def _refused(error: Refusal) -> Response:
+    body = error_response(None, error)
+    response = Response(body, error.http_status, media_type="application/json")
+    response.raw_headers += error.headers
+    return response

@@ -100,8 +100,8 @@ def make_server(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=int(settings.keep_alive_s),
-        timeout_graceful_shutdown=int(settings.shutdown_grace_s + CLOSE_SLACK_S),
+        timeout_keep_alive=settings.keep_alive_s,  # type: ignore[arg-type]  # a float will do
+        timeout_graceful_shutdown=settings.shutdown_grace_s + CLOSE_SLACK_S,  # type: ignore[arg-type]
         backlog=4096,
     )
     return Server(config, on_drain=on_drain, on_listening=on_listening)

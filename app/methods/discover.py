@@ -1,5 +1,6 @@
 """``server/discover``: what is served (Discovery)."""
 
+from collections.abc import Callable
 from typing import Any
 
 from app.methods.router import Reply
@@ -12,9 +13,28 @@ from app.settings import Settings
 
 
 class Discover:
-    """Answers ``server/discover`` with one encoded result."""
+    """Answers ``server/discover`` with one encoded result.
 
-    def __init__(self, settings: Settings, messages: ServerMessages) -> None:
+    Args:
+        list_ttl_ms: Gives the present ``[tools] list_ttl_ms``.
+    """
+
+    def __init__(
+        self, settings: Settings, messages: ServerMessages, list_ttl_ms: Callable[[], int]
+    ) -> None:
+        self._settings = settings
+        self._messages = messages
+        self._list_ttl_ms = list_ttl_ms
+        self._encoded: tuple[int, Reply] | None = None
+
+    def __call__(self, call: Call, principal: Principal, headers: HeaderMap | None) -> Reply:
+        ttl_ms = self._list_ttl_ms()
+        if self._encoded is None or self._encoded[0] != ttl_ms:
+            self._encoded = (ttl_ms, self._encode(ttl_ms))
+        return self._encoded[1]
+
+    def _encode(self, ttl_ms: int) -> Reply:
+        settings = self._settings
         result: dict[str, Any] = {
             "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
             "capabilities": {
@@ -22,12 +42,9 @@ class Discover:
                 "tools": {"listChanged": settings.tools.reload},
                 "logging": {},
             },
-            "ttlMs": settings.tools.list_ttl_ms,
+            "ttlMs": ttl_ms,
             "cacheScope": "public",
         }
         if settings.server.instructions:
             result["instructions"] = settings.server.instructions
-        self._reply = Reply(messages.discover(result))
-
-    def __call__(self, call: Call, principal: Principal, headers: HeaderMap | None) -> Reply:
-        return self._reply
+        return Reply(self._messages.discover(result))

@@ -49,11 +49,12 @@ def configure_logging(
     root = logging.getLogger()
     root.handlers[:] = [_ToStructlog()]
     root.setLevel(max(_LEVELS[level], logging.WARNING))
+    logging.captureWarnings(capture=True)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
 class EventLog:

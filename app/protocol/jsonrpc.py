@@ -1,6 +1,7 @@
 """JSON-RPC 2.0 envelopes: bytes to message and message to bytes (Overview, "Messages")."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -11,6 +12,9 @@ from app.protocol.schema import RequestId
 
 MAX_DEPTH: Final = 200
 """Levels of nesting that a body may have; the encoder of results stops at 254."""
+
+ENCODER_DEPTH: Final = 254
+"""Levels of nesting that the encoder accepts."""
 
 # One pass over the body answers two questions that the parser leaves open: is a number longer
 # than it can hold exactly, and can the nesting be deeper than MAX_DEPTH at all?
@@ -142,32 +146,57 @@ def _request_id(id: Any) -> RequestId:
     raise BadEnvelope(InvalidRequest('The member "id" must be a string or an integer.'))
 
 
+class NotFinite(ValueError):
+    """NaN or infinity, which JSON cannot hold. ``path`` says where."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"a number that JSON cannot hold (NaN or infinity) at {path}")
+        self.path = path
+
+
 def dumps(value: Any) -> bytes:
     """JSON bytes of plain data. Integers beyond 64 bits stay exact.
 
     Raises:
         TypeError: The value has no JSON form (a lone surrogate included).
+        NotFinite: It holds NaN or infinity.
     """
     try:
-        return orjson.dumps(value)
-    except TypeError:
-        if not _has_long_integer(value):
+        encoded = orjson.dumps(value)
+    except TypeError as error:
+        if "64-bit" not in str(error):
             raise
+        encoded = _dumps_exactly(value)
+    # The fast encoder writes NaN and infinity as null; only then is it worth looking for them.
+    if b"null" in encoded and (path := _path_of_not_finite(value)) is not None:
+        raise NotFinite(path)
+    return encoded
+
+
+def _dumps_exactly(value: Any) -> bytes:
+    """The slow encoder, for integers that the fast one refuses."""
+    try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode()
+    except (ValueError, RecursionError) as error:
+        if (path := _path_of_not_finite(value)) is not None:
+            raise NotFinite(path) from None
+        raise TypeError(str(error)) from None
 
 
-def _has_long_integer(value: Any) -> bool:
-    stack = [value]
+def _path_of_not_finite(value: Any) -> str | None:
+    stack: list[tuple[str, Any, int]] = [("", value, 0)]
     while stack:
-        item = stack.pop()
+        path, item, depth = stack.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            return path.removeprefix(".") or "the root"
+        if depth > ENCODER_DEPTH:
+            continue
         if isinstance(item, dict):
-            stack.extend(item.values())
+            stack.extend((f"{path}.{key}", child, depth + 1) for key, child in item.items())
         elif isinstance(item, (list, tuple)):
-            stack.extend(item)
-        elif isinstance(item, int) and not -(2**63) <= item < 2**64:
-            return True
-    return False
+            stack.extend((f"{path}[{n}]", child, depth + 1) for n, child in enumerate(item))
+    return None
 
 
 def result_response(id: RequestId, result: bytes) -> bytes:

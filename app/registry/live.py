@@ -80,6 +80,7 @@ class Registry:
     Args:
         settings: Its ``tools``, ``execution`` and ``overrides`` sections are used.
         on_change: Called in the event loop after a swap that clients can see.
+        log_problems: False where somebody looks at ``problems``.
     """
 
     def __init__(
@@ -89,11 +90,13 @@ class Registry:
         messages: ServerMessages,
         keys: KeyRing,
         on_change: Callable[[], None] = lambda: None,
+        log_problems: bool = True,
     ) -> None:
         self._settings = settings
         self._messages = messages
         self._keys = keys
         self._on_change = on_change
+        self._log_problems = log_problems
         self._files: Mapping[str, LoadedFile] = {}
         self._lifespans: dict[LoadedFile, Lifespan] = {}
         self._retiring: dict[asyncio.Task[None], LoadedFile] = {}
@@ -101,6 +104,10 @@ class Registry:
         self._garbage = Garbage()
         self.catalog = Catalog((), messages=messages, keys=keys, page_size=1, ttl_ms=0)
         self.problems: Sequence[Problem] = ()
+
+    def list_ttl_ms(self) -> int:
+        """``[tools] list_ttl_ms`` as it is now."""
+        return self._settings.tools.list_ttl_ms
 
     async def start(self) -> None:
         """Load the folder for the first time.
@@ -199,7 +206,7 @@ class Registry:
 
     def _report(self, problems: Sequence[Problem]) -> None:
         for problem in problems:
-            if problem not in self.problems:
+            if self._log_problems and problem not in self.problems:
                 write = log.error if problem.severity == "error" else log.warning
                 write(
                     "tool_problem",

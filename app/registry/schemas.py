@@ -12,6 +12,8 @@ import jsonschema_rs
 import referencing
 from jsonschema.protocols import Validator
 
+from app.protocol.jsonrpc import dumps
+
 MAX_SCHEMA_DEPTH: Final = 64
 MAX_SUBSCHEMAS: Final = 5000
 MAX_SCHEMA_BYTES: Final = 256 * 1024
@@ -67,6 +69,8 @@ def check_schema(schema: Mapping[str, Any], *, what: str, root_object: bool) -> 
         if count > MAX_SUBSCHEMAS:
             raise SchemaError(f"{what} has more than {MAX_SUBSCHEMAS} parts")
         _refuse_remote(node, what)
+    if len(dumps(schema)) > MAX_SCHEMA_BYTES:
+        raise SchemaError(f"{what} is larger than {MAX_SCHEMA_BYTES} bytes")
     reference, _ = _dialect(schema, what)
     try:
         reference.check_schema(schema)

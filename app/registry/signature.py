@@ -115,6 +115,7 @@ def input_plan(spec: ToolSpec[..., Any], *, refuse_unknown: bool) -> InputPlan:
             parameters.append(parameter)
     if spec.input_schema is not None:
         names = None if takes_any else frozenset(parameter.name for parameter in parameters)
+        _check_own_schema(spec.input_schema, parameters, names)
         return InputPlan(dict(spec.input_schema), _bind_as_is(names), context_parameter)
     _, descriptions = describe(spec)
     model, fields = _model(parameters, hints, descriptions, refuse_unknown=refuse_unknown)
@@ -148,6 +149,25 @@ def output_plan(spec: ToolSpec[..., Any]) -> OutputPlan:
         return serializer.to_python(value, mode="json", by_alias=True, warnings=False)
 
     return OutputPlan(schema, to_plain)
+
+
+def _check_own_schema(
+    schema: Mapping[str, Any], parameters: list[inspect.Parameter], names: frozenset[str] | None
+) -> None:
+    """What the schema lets through must be something that the function can be called with."""
+    required = schema.get("required", ())
+    for parameter in parameters:
+        if parameter.default is parameter.empty and parameter.name not in required:
+            raise SignatureError(
+                f"input_schema does not require {parameter.name!r}, which has no default"
+            )
+    properties = schema.get("properties", {})
+    lost = sorted(set(properties) - names) if names is not None else []
+    if lost:
+        raise SignatureError(
+            f"input_schema has the properties {', '.join(lost)}, which are no parameters; take "
+            "them all with **arguments"
+        )
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -268,7 +268,7 @@ def override_for(name: str, overrides: Mapping[str, ToolOverride]) -> ToolOverri
 
 def environment_name(name: str) -> str:
     """How a tool is named in ``MCP__OVERRIDES__NAME__...``, in lower case."""
-    return name.lower().replace(".", "_").replace("-", "_")
+    return re.sub(r"[._-]+", "_", name.lower())
 
 
 def fingerprint(definitions: list[bytes]) -> str:

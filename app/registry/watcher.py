@@ -1,85 +1,119 @@
 """Notices changes of the tools folder and the configuration file."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
+import structlog
 from watchfiles import Change, awatch
 
 DEBOUNCE_MS: Final = 400
 STEP_MS: Final = 50
-IN_PLACE_MS: Final = 1000
+LOOK_MS: Final = 1000
+"""How often it is checked that the watched folder is still the one at its path."""
+
+RETRY_S: Final = 1.0
+
+log = structlog.get_logger()
+Matters = Callable[[Change, str], bool]
+Found = frozenset[Path]
 
 
 async def changes(
     folder: Path, config: Path | None, *, stop: asyncio.Event
-) -> AsyncIterator[frozenset[Path]]:
+) -> AsyncIterator[Found]:
     """Yield the sets of changed files that can matter: Python files and the configuration.
 
-    The first set is empty and comes when the watch is in place: what changed before that, after
-    the files were read, would go unseen.
+    An empty set comes whenever a watch has been put in place, for the first time or again: what
+    changed before that, after the files were read, would go unseen.
 
-    Both paths are absolute and have no links in them, as the changes that are told of.
-
-    Ends when ``stop`` is set.
+    Both paths are absolute and have no links in them, as the changes that are told of. Ends
+    when ``stop`` is set.
     """
-    queue: asyncio.Queue[frozenset[Path]] = asyncio.Queue()
+    queue: asyncio.Queue[Found | None] = asyncio.Queue()
 
     def is_python(_: Change, path: str) -> bool:
         file = Path(path)
         # A folder that comes or goes may have brought or taken files unseen.
         return "__pycache__" not in file.parts and file.suffix in {".py", ""}
 
-    watchers = [asyncio.create_task(_watch(folder, is_python, queue, stop, recursive=True))]
+    def is_config(_: Change, path: str) -> bool:
+        return Path(path) == config
+
+    watchers = [asyncio.create_task(_keep_watching(folder, is_python, queue, stop, deep=True))]
     if config is not None:
-
-        def is_config(_: Change, path: str) -> bool:
-            return Path(path) == config
-
         # The folder, not the file: editors replace files, and a watch would stay on the old one.
         watchers.append(
-            asyncio.create_task(_watch(config.parent, is_config, queue, stop, recursive=False))
+            asyncio.create_task(_keep_watching(config.parent, is_config, queue, stop, deep=False))
         )
-    stopped = asyncio.create_task(stop.wait())
+    ending = asyncio.create_task(_end(stop, queue))
     try:
-        while not stop.is_set():
-            found = asyncio.create_task(queue.get())
-            await asyncio.wait({found, stopped, *watchers}, return_when=asyncio.FIRST_COMPLETED)
-            for watcher in watchers:
-                if watcher.done() and not stop.is_set():
-                    watcher.result()  # raises what ended it
-            if not found.done():
-                found.cancel()
-                continue
-            yield found.result()
+        while (found := await queue.get()) is not None:
+            yield found
     finally:
         stop.set()
-        await asyncio.gather(stopped, *watchers, return_exceptions=True)
+        await asyncio.gather(ending, *watchers, return_exceptions=True)
+
+
+async def _end(stop: asyncio.Event, queue: "asyncio.Queue[Found | None]") -> None:
+    await stop.wait()
+    queue.put_nowait(None)
+
+
+async def _keep_watching(
+    root: Path,
+    matters: Matters,
+    queue: "asyncio.Queue[Found | None]",
+    stop: asyncio.Event,
+    *,
+    deep: bool,
+) -> None:
+    """Watch a folder through all that happens to it: removed, made again, replaced."""
+    while not stop.is_set():
+        try:
+            await _watch(root, matters, queue, stop, deep=deep)
+        except Exception:  # what the system's watches can raise; without them nothing is noticed
+            log.exception("watch_failed", folder=str(root))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), RETRY_S)
 
 
 async def _watch(
     root: Path,
-    matters: object,
-    queue: "asyncio.Queue[frozenset[Path]]",
+    matters: Matters,
+    queue: "asyncio.Queue[Found | None]",
     stop: asyncio.Event,
     *,
-    recursive: bool,
+    deep: bool,
 ) -> None:
+    watched = _identity(root)
+    if watched is None:
+        return
     in_place = False
     async for found in awatch(
         root,
-        watch_filter=matters,  # type: ignore[arg-type]  # a function of this shape
+        watch_filter=matters,
         debounce=DEBOUNCE_MS,
         step=STEP_MS,
         stop_event=stop,
-        recursive=recursive,
+        recursive=deep,
         ignore_permission_denied=True,
-        # The first time-out says that the watch is in place; later ones say nothing.
-        rust_timeout=IN_PLACE_MS,
+        rust_timeout=LOOK_MS,
         yield_on_timeout=True,
     ):
-        if not found and in_place:
-            continue
-        in_place = True
-        queue.put_nowait(frozenset(Path(path) for _, path in found))
+        if found or not in_place:
+            in_place = True
+            queue.put_nowait(frozenset(Path(path) for _, path in found))
+        if _identity(root) != watched:
+            return
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """Which folder is at a path; a watch stays with the folder, not with its path."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -299,6 +299,13 @@ def test_a_result_over_the_limit_is_an_error_that_says_so(client: McpClient, cou
     assert len(reply.response.body) < 5000
 
 
+def test_an_error_over_the_limit_is_cut(client: McpClient) -> None:
+    """RS-11: the limit is for every result."""
+    reply = client.call("fail_at_length", {"count": 2_000_000})
+    assert reply.is_error
+    assert len(reply.response.body) < 921_600
+
+
 def test_large_results_do_not_hold_up_the_others(client: McpClient) -> None:
     """RS-11: health is answered while large results are made."""
     connections = [client.connect(30) for _ in range(8)]

@@ -328,3 +328,16 @@ def test_more_calls_than_allowed_are_sent_away_politely(
         (tmp_path / "release").touch()
         assert busy.read_response().status == 200
     eventually(lambda: client.call("echo", {"text": "t"}).status == 200, "a free place")
+
+
+def test_a_message_without_json_form_is_the_tools_failure_alone(
+    server_factory: ServerFactory,
+) -> None:
+    """RS-04, RS-06: neither sent as something else, nor the end of the server."""
+    client = server_factory(config={"tools": {"reload": False}}).client
+    for kind in ("object", "bytes", "surrogate", "nan", "cycle"):
+        own = meta(logLevel="debug")
+        reply = client.call("say_odd", {"kind": kind}, meta_=own, timeout_s=5.0)
+        assert reply.is_error, kind
+        assert reply.notifications("notifications/message") == []
+        assert client.call("echo", {"text": "next"}, timeout_s=5.0).value == "next"

@@ -378,6 +378,32 @@ def test_a_client_that_asks_before_it_sends_is_told_to_continue(client: McpClien
         assert read_reply(connection, "tools/list").status == 200
 
 
+H2C = {
+    "Connection": "Upgrade, HTTP2-Settings",
+    "Upgrade": "h2c",
+    "HTTP2-Settings": "AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA",
+}
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("pieces", [1, 2, 9999])
+def test_a_client_that_offers_another_protocol_is_served_in_this_one(
+    client: McpClient, chunked: bool, pieces: int
+) -> None:
+    """Java's HTTP client sends this offer with every request; a server may ignore it, but then
+    the body is still part of the request (RFC 9110, section 7.8).
+    """
+    request = client.request("tools/call", {"name": "echo", "arguments": {"text": "t"}}, H2C)
+    sent = request.encode_chunked(20) if chunked else request.encode()
+    after_head = sent.index(b"\r\n\r\n") + 4
+    cuts = {1: [], 2: [after_head], 9999: list(range(1, len(sent)))}[pieces]
+    with client.connect() as connection:
+        for _ in range(2):
+            ends = zip([0, *cuts], [*cuts, len(sent)], strict=True)
+            connection.send_split(sent[start:end] for start, end in ends)
+            assert read_reply(connection, "tools/call").value == "t"
+
+
 @rows(
     "sent",
     ("noise", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(64))),
