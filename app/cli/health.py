@@ -1,6 +1,8 @@
 """``health``: ask a running server whether it is ready; for container health checks."""
 
-import http.client
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -33,13 +35,13 @@ def health(
     reason = ""
     for host in hosts:
         try:
-            connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
-            connection.request("GET", "/readyz")
-            status = connection.getresponse().status
+            with closing(HTTPConnection(host, port, timeout=timeout_s)) as connection:
+                connection.request("GET", "/readyz")
+                status = connection.getresponse().status
         except OSError as error:
             reason = f"{host}:{port}: {error}"
             continue
-        if status == http.client.OK:
+        if status == HTTPStatus.OK:
             out.print("ready")
             return
         reason = f"{host}:{port} answered {status}"

@@ -61,6 +61,7 @@ class Endpoint:
             await response.error(error, record.id)
         except Disconnected:
             record.outcome = "cancelled"
+            record.is_written = exchange.was_refused
         except asyncio.CancelledError:
             # Nobody but the end of the process cancels a request.
             record.outcome = "cancelled"
@@ -75,8 +76,7 @@ class Endpoint:
                 raise
             await response.error(InternalError("Internal error."), record.id)
         finally:
-            if not exchange.was_refused:
-                record.write(self._requests, response.status)
+            record.write(self._requests, response.status)
 
     async def _serve(self, exchange: Exchange) -> None:
         gate, headers, record = self._gate, exchange.headers, exchange.record

@@ -13,9 +13,20 @@ class RequestRecord:
 
     Attributes:
         address: Of the client, where it is known.
+        is_written: Whether somebody else has written the line of this request.
     """
 
-    __slots__ = ("_call", "_error", "_start", "address", "error_id", "id", "method", "outcome")
+    __slots__ = (
+        "_call",
+        "_error",
+        "_start",
+        "address",
+        "error_id",
+        "id",
+        "is_written",
+        "method",
+        "outcome",
+    )
 
     def __init__(self) -> None:
         self.address: str | None = None
@@ -25,6 +36,7 @@ class RequestRecord:
         self.id: RequestId | None = None
         self.method: str | None = None
         self.outcome = "ok"
+        self.is_written = False
         self.error_id: str | None = None
 
     def call(self, call: Call) -> None:
@@ -41,7 +53,9 @@ class RequestRecord:
         self._error = error
 
     def write(self, log: EventLog, status: int) -> None:
-        """Write the line."""
+        """Write the line, unless it is written already."""
+        if self.is_written:
+            return
         fields: dict[str, object] = {
             "method": printable(self.method) if self.method is not None else None,
             "outcome": self.outcome,

@@ -1,0 +1,110 @@
+"""Settings from the file, the environment and the command line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.configuration import ConfigurationError, load_settings
+from app.settings import Settings
+
+
+def _load(
+    tmp_path: Path, text: str = "", env: dict[str, str] | None = None, **flags: Any
+) -> Settings:
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    return load_settings(file, environ=env or {}, flags=flags)
+
+
+def test_the_shipped_file_is_a_working_default() -> None:
+    settings = load_settings(Path(__file__).parents[1] / "config.toml", environ={})
+    assert settings.server.is_loopback
+    assert not settings.auth.allow_unauthenticated
+
+
+def test_the_command_line_wins_over_the_environment_over_the_file(tmp_path: Path) -> None:
+    text = "[server]\nport = 1\nhost = '127.0.0.2'\nname = 'file'\n"
+    env = {"MCP__SERVER__PORT": "2", "MCP__SERVER__HOST": "127.0.0.3", "OTHER": "x"}
+    server = _load(tmp_path, text, env, server={"port": 3}).server
+    assert (server.port, server.host, server.name) == (3, "127.0.0.3", "file")
+
+
+VALUES: dict[str, tuple[str, str, Any]] = {
+    "text": ("SERVER__NAME", "12", "12"),
+    "a number": ("EXECUTION__TIMEOUT_S", "1.5", 1.5),
+    "a truth": ("TOOLS__RELOAD", "false", False),
+    "a JSON list": ("SERVER__ALLOWED_HOSTS", '["a", "b"]', ("a", "b")),
+    "a list in words": ("SERVER__ALLOWED_HOSTS", "a, b", ("a", "b")),
+    "a path": ("TOOLS__DIRECTORY", "/srv/1", Path("/srv/1")),
+}
+
+
+@pytest.mark.parametrize(("variable", "text", "value"), VALUES.values(), ids=VALUES.keys())
+def test_every_key_can_be_set_by_environment(
+    tmp_path: Path, variable: str, text: str, value: Any
+) -> None:
+    settings = _load(tmp_path, env={f"MCP__{variable}": text})
+    section, key = variable.lower().split("__")
+    assert getattr(getattr(settings, section), key) == value
+
+
+def test_settings_of_a_tool_come_from_the_file_and_the_environment(tmp_path: Path) -> None:
+    text = '[overrides."finance.convert".settings]\nbase = "EUR"\n'
+    env = {
+        "MCP__OVERRIDES__FINANCE_CONVERT__SETTINGS__API_KEY": "0123",
+        "MCP__OVERRIDES__FINANCE_CONVERT__TITLE": "2",
+    }
+    overrides = _load(tmp_path, text, env).overrides
+    assert overrides["finance.convert"].settings == {"base": "EUR"}
+    assert overrides["finance_convert"].settings == {"api_key": "0123"}
+    assert overrides["finance_convert"].title == "2"
+
+
+PROBLEMS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
+    "an unknown section": ("[srever]\n", {}, ("srever", "unknown section", '"server"')),
+    "an unknown key": ("[server]\nprot = 1\n", {}, ("server.prot", '"port"', "Known:")),
+    "a bad value": ("[server]\nport = 'x'\n", {}, ("server.port", "integer")),
+    "a value out of bounds": ("[execution]\ntimeout_s = 0\n", {}, ("timeout_s", "greater than 0")),
+    "a choice": ("[tools]\nseparator = '/'\n", {}, ("tools.separator", "'.'", "'_'")),
+    "no TOML": ("[server\n", {}, ("not valid TOML", "line 1")),
+    "a table for a list": ("[server]\nallowed_hosts = {}\n", {}, ("allowed_hosts",)),
+    "a host with a port": ("[server]\nallowed_hosts = ['a:1']\n", {}, ("without scheme and port",)),
+    "an origin with a path": ("[server]\nallowed_origins = ['http://a/b']\n", {}, ("origin",)),
+    "a public URL without scheme": ("[server]\npublic_url = 'a.example'\n", {}, ("http(s) URL",)),
+    "a network that is none": ("[server]\ntrusted_proxies = ['x']\n", {}, ("trusted_proxies",)),
+    "a short key": ("[secrets]\nkeys = ['hunter2']\n", {}, ("32 characters",)),
+    "state elsewhere": ("[state]\nurl = 'redis://x'\n", {}, ("memory://",)),
+    "an open bind": ("[server]\nhost = '0.0.0.0'\n", {}, ("allow_unauthenticated",)),
+    "a dotted name without quotes": (
+        "[overrides.finance.convert]\nenabled = false\n",
+        {},
+        ('[overrides."finance.convert"]',),
+    ),
+    "rules that nobody would enforce": (
+        "[[policies]]\ntools = ['*']\n",
+        {},
+        ("policies", "remove"),
+    ),
+    "a listener that nobody serves": ("", {"MCP__ADMIN__PORT": "1"}, ("admin", "MCP__ADMIN__PORT")),
+    "an unknown variable": ("", {"MCP__SERVER__PROT": "1"}, ("MCP__SERVER__PROT", '"port"')),
+    "an unknown section in a variable": ("", {"MCP__SRV__X": "1"}, ("MCP__SRV__X", "srv")),
+    "a variable without a key": ("", {"MCP__SERVER": "1"}, ("MCP__SECTION__KEY",)),
+}
+
+
+@pytest.mark.parametrize(("text", "env", "said"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_what_is_wrong_is_told_with_place_and_remedy(
+    tmp_path: Path, text: str, env: dict[str, str], said: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        _load(tmp_path, text, env)
+    for words in said:
+        assert words in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        _load(tmp_path, "[server]\nport = -1\nprot = 1\n[tools]\npage_size = 0\n")
+    assert len(raised.value.problems) == 3
