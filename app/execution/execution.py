@@ -4,7 +4,7 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Final
 
 from app.protocol.inbound import Call
@@ -15,15 +15,18 @@ from app.registry.tool import Tool
 MAX_PENDING: Final = 64
 """Notifications that wait to be sent; beyond that, progress is coalesced and logs are dropped."""
 
+MAX_PENDING_BYTES: Final = 1024 * 1024
+
 BURST: Final = 32
 INTERVAL_S: Final = 0.05
 """After a burst of progress values, one in this time is sent: the newest."""
 
 
-_Progress = tuple[float, float | None, str | None]
+_Progress = tuple[float, bytes]
+"""A value and its encoded notification."""
 
 
-class Outcome(Enum):
+class Outcome(StrEnum):
     """How a call ended, for logs and metrics."""
 
     OK = "ok"
@@ -52,10 +55,12 @@ class Execution:
         "_last_progress",
         "_leave",
         "_level",
+        "_logs_under_way",
         "_loop",
         "_next_progress_at",
         "_of_thread",
         "_pending",
+        "_pending_bytes",
         "_progress_count",
         "_scheduled",
         "_thread",
@@ -92,12 +97,14 @@ class Execution:
         level = call.meta.log_level
         self._level = None if level is None else LOG_LEVELS.index(level)
         self._pending: list[bytes] = []
+        self._pending_bytes = 0
         self._last_progress: float = -math.inf
         self._progress_count = 0
         self._next_progress_at = 0.0
-        self._coalesced: _Progress | None = None
+        self._coalesced: bytes | None = None
         self._of_thread: _Progress | None = None
         self._scheduled = False
+        self._logs_under_way = 0
         self._waiter: asyncio.Future[None] | None = None
         self.wake_at = math.inf
         self.cancelled = False
@@ -107,6 +114,10 @@ class Execution:
         self.headers: Sequence[tuple[bytes, bytes]] = ()
 
     # What the door that carries the answer uses.
+
+    def time(self) -> float:
+        """The present instant of ``loop.time()``."""
+        return self._loop.time()
 
     async def wait(self, until: float = math.inf) -> None:
         """Return when the call ended, has something to say, or soon after ``until``.
@@ -129,6 +140,7 @@ class Execution:
     def take_notifications(self) -> list[bytes]:
         """What the tool has said since the last time, encoded."""
         taken, self._pending = self._pending, []
+        self._pending_bytes = 0
         return taken
 
     def cancel(self) -> None:
@@ -167,18 +179,19 @@ class Execution:
         return max(0.0, self.deadline - self._loop.time())
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        _check_number("done", done)
-        if total is not None:
-            _check_number("total", total)
+        done = _number("done", done)
+        total = None if total is None else _number("total", total)
         if message is not None and not isinstance(message, str):
             raise TypeError("message must be text")
         if self._token is None:
             return
+        # Encoded here, where a text that cannot be sent is the caller's mistake.
+        encoded = progress(self._token, done, total, message)
         if threading.get_ident() == self._thread:
-            self._progress(done, total, message)
+            self._progress(done, encoded)
             return
         # A thread may report a million times; the loop is told of the newest value once.
-        self._of_thread = (done, total, message)
+        self._of_thread = (done, encoded)
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon_threadsafe(self._progress_of_thread)
@@ -194,10 +207,15 @@ class Execution:
             return
         if threading.get_ident() == self._thread:
             self._say(message)
-        else:
-            self._loop.call_soon_threadsafe(self._say, message)
+        elif self._logs_under_way < MAX_PENDING:
+            self._logs_under_way += 1
+            self._loop.call_soon_threadsafe(self._log_of_thread, message)
 
     # Inside.
+
+    def _log_of_thread(self, message: bytes) -> None:
+        self._logs_under_way -= 1
+        self._say(message)
 
     def _progress_of_thread(self) -> None:
         self._scheduled = False
@@ -205,35 +223,38 @@ class Execution:
         if newest is not None:
             self._progress(*newest)
 
-    def _progress(self, done: float, total: float | None, message: str | None) -> None:
+    def _progress(self, done: float, encoded: bytes) -> None:
         # Progress, "Progress Flow": each value must be larger than the one before.
-        if done <= self._last_progress or self.result is not None or self._token is None:
+        if done <= self._last_progress or self.is_over:
             return
         self._last_progress = done
         now = self._loop.time()
         if self._progress_count >= BURST and now < self._next_progress_at:
             if self._coalesced is None:
                 self._loop.call_at(self._next_progress_at, self._flush_progress)
-            self._coalesced = (done, total, message)
+            self._coalesced = encoded
             return
         self._coalesced = None
         self._progress_count += 1
         self._next_progress_at = now + INTERVAL_S
-        self._say(progress(self._token, done, total, message))
+        self._say(encoded)
 
     def _flush_progress(self) -> None:
         newest, self._coalesced = self._coalesced, None
-        if newest is not None and self.result is None and self._token is not None:
+        if newest is not None and not self.is_over:
             self._next_progress_at = self._loop.time() + INTERVAL_S
-            self._say(progress(self._token, *newest))
+            self._say(newest)
 
     def _say(self, message: bytes) -> None:
-        if self.result is None and not self.cancelled and len(self._pending) < MAX_PENDING:
+        if self.is_over or len(self._pending) >= MAX_PENDING:
+            return
+        if self._pending_bytes + len(message) <= MAX_PENDING_BYTES:
             self._pending.append(message)
+            self._pending_bytes += len(message)
             self.wake()
 
 
-def _check_number(name: str, value: object) -> None:
+def _number(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number")
     try:
@@ -242,3 +263,5 @@ def _check_number(name: str, value: object) -> None:
         finite = False
     if not finite:
         raise ValueError(f"{name} must be a finite number")
+    # Of a subclass (numpy has some) only the value matters.
+    return int(value) if isinstance(value, int) else float(value)

@@ -65,20 +65,23 @@ class Executor:
         self.running = 0
         self.stragglers = 0
 
-    @property
-    def abandoned_threads(self) -> int:
-        return self._threads.abandoned
-
-    def start(
-        self, tool: Tool, keywords: dict[str, Any], call: Call, principal: Principal
-    ) -> Execution:
-        """Start a call whose arguments are valid.
+    def admit(self) -> None:
+        """Is there room for one more call?
 
         Raises:
             Unavailable: Too many calls run already.
         """
         if self.running >= self._limit:
             raise Unavailable("Too many calls run at once.", retry_after_s=1)
+
+    def start(
+        self, tool: Tool, keywords: dict[str, Any], call: Call, principal: Principal
+    ) -> Execution:
+        """Start a call that was admitted and whose arguments are valid.
+
+        Raises:
+            Unavailable: Every thread is taken and the queue for them is full.
+        """
         execution = Execution(
             tool,
             call,
@@ -119,8 +122,9 @@ class Executor:
         """The server is going down: answer everybody who still waits, and stop the work."""
         error = self._encoder.error("The server is shutting down; the call was stopped.")
         for execution in list(self._waited_for):
-            execution.finish(error, Outcome.CANCELLED)
-            self._leave(execution)
+            if not execution.is_over:
+                execution.finish(error, Outcome.CANCELLED)
+                self._leave(execution)
         self._waited_for.clear()
 
     async def stop(self) -> None:
@@ -168,11 +172,13 @@ class Executor:
         self._ended(tool)
 
     def _thread_ended(self, execution: Execution, value: Any, error: BaseException | None) -> None:
-        if error is None:
-            self._succeed(execution, value)
-        else:
-            self._fail(execution, error)
-        self._ended(execution.tool)
+        try:
+            if error is None:
+                self._succeed(execution, value)
+            else:
+                self._fail(execution, error)
+        finally:
+            self._ended(execution.tool)
 
     def _leave(self, execution: Execution) -> None:
         """Nobody waits for this work any more."""
@@ -223,34 +229,41 @@ class Executor:
             return
         if isinstance(error, ToolError):
             text = _message_of(error) or "The tool failed without saying why."
+            execution.finish(self._encoder.error(text), Outcome.TOOL_ERROR)
             if error.__cause__ is not None:
                 # `raise ToolError(...) from error`: the model gets the sentence, the log the cause.
                 log.warning("tool_error", tool=execution.tool.name, exc_info=error)
-            execution.finish(self._encoder.error(text), Outcome.TOOL_ERROR)
         else:
             self._report(execution, error)
 
     def _report(
         self, execution: Execution, error: BaseException, *, public: str | None = None
     ) -> None:
-        """The caller gets an id, the log the details: never an exception's text on the wire."""
-        error_id = execution.error_id = secrets.token_hex(8)
-        log.error(
-            "tool_failed",
-            tool=execution.tool.name,
-            error_id=error_id,
-            error=type(error).__name__,
-            exc_info=error,
-        )
-        text = public or "The tool failed because of an internal error."
-        execution.finish(
-            self._encoder.error(f"{text} (error id {error_id})"), Outcome.INTERNAL_ERROR
-        )
+        execution.error_id = error_id = new_error_id()
+        result = self._encoder.internal_error(error_id, public)
+        execution.finish(result, Outcome.INTERNAL_ERROR)
+        log_failure(execution.tool, error, error_id)
 
     def _time_out(self, execution: Execution) -> None:
         limit = f"{execution.tool.timeout_s:g} s"
         text = f"The tool did not finish within its deadline of {limit}."
         execution.finish(self._encoder.error(text), Outcome.TIMEOUT)
+
+
+def new_error_id() -> str:
+    """What ties the answer of a caller to the line in the log."""
+    return secrets.token_hex(8)
+
+
+def log_failure(tool: Tool, error: BaseException, error_id: str) -> None:
+    """The caller gets an id, the log the details: never an exception's text on the wire."""
+    log.error(
+        "tool_failed",
+        tool=tool.name,
+        error_id=error_id,
+        error=type(error).__name__,
+        exc_info=error,
+    )
 
 
 def _message_of(error: BaseException) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import orjson
 from pydantic import BaseModel
 from pydantic_core import SchemaSerializer, core_schema
 
@@ -74,8 +73,15 @@ class ResultEncoder:
             content = text_content(text.encode("utf-8", "replace").decode())
         return self._messages.tool_result(content, is_error=True)
 
+    def internal_error(self, error_id: str, public: str | None = None) -> bytes:
+        """A result that tells no more than an id, and a sentence where one may be told."""
+        text = public or "The tool failed because of an internal error."
+        return self.error(f"{text} (error id {error_id})")
+
     def _plain(self, tool: Tool, value: Any) -> bytes:
         if _has_blocks(value):
+            if tool.output.schema is not None:
+                raise BadResult(f"{tool.name} has an outputSchema and returned content blocks")
             blocks = [value] if isinstance(value, BLOCKS) else list(value)
             return self._messages.tool_result(_blocks(blocks))
         if not tool.structured and isinstance(value, str):
@@ -94,12 +100,11 @@ class ResultEncoder:
 
     def _explicit(self, tool: Tool, value: ToolResult) -> bytes:
         structured = None
-        has_structured = value.structured_content is not NO_STRUCTURED_CONTENT
-        # The schema says what success looks like; an error is not held to it.
-        if has_structured and not value.is_error:
+        if value.structured_content is not NO_STRUCTURED_CONTENT:
             plain = _plain_json(tool, value.structured_content)
             structured = _encode(plain)
-            if not tool.conforms(plain):
+            # The schema says what success looks like; an error is not held to it.
+            if not value.is_error and not tool.conforms(plain):
                 raise BadResult(f"the structured content of {tool.name} is not as its outputSchema")
         elif tool.output.schema is not None and not value.is_error:
             raise BadResult(f"{tool.name} has an outputSchema and returned no structured content")
@@ -107,6 +112,8 @@ class ResultEncoder:
             content = _blocks(value.content)
         else:
             content = text_content("" if structured is None else structured.decode())
+        if not tool.structured or (value.is_error and tool.output.schema is not None):
+            structured = None  # a client would hold it to the schema
         return self._messages.tool_result(
             content, structured=structured, is_error=value.is_error, meta=value.meta
         )
@@ -124,9 +131,10 @@ def _blocks(blocks: Sequence[Any]) -> bytes:
         for block in blocks
     ]
     try:
-        return orjson.dumps(blocks_json(wire))
+        wire_form = blocks_json(wire)
     except (TypeError, ValueError) as error:
         raise BadResult(f"a content block has no JSON form: {error}") from None
+    return _encode(wire_form)
 
 
 def _text(text: str) -> bytes:

@@ -111,8 +111,10 @@ class ThreadWorkers:
             self._idle.append(worker)
         else:
             worker.inbox.put(None)
-        call.done(result, error)
-        self._next()
+        try:
+            call.done(result, error)
+        finally:
+            self._next()
 
 
 class _Worker(threading.Thread):

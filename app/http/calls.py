@@ -3,7 +3,7 @@
 import asyncio
 
 from app.execution.execution import Execution
-from app.http.disconnect import Watch
+from app.http.disconnect import SLOW_READER_S, Watch
 from app.http.exchange import Exchange
 from app.http.responses import Headers, Response, event
 from app.protocol.inbound import Call
@@ -15,30 +15,35 @@ async def carry_call(
     execution: Execution, call: Call, exchange: Exchange, settings: ExecutionSettings
 ) -> None:
     """Send what the tool says and how it ends. A client that goes cancels the call."""
-    response, accepts = exchange.response, exchange.accepts
+    response = exchange.response
     watch = Watch(exchange.scope, exchange.receive, execution.cancel)
     try:
         if execution.headers:
             _mirror(execution.headers, exchange)
-        if accepts.stream:
+        if exchange.accepts.stream:
             await _until_done(execution, response, settings)
         else:
-            while execution.result is None and not execution.cancelled:
+            while not execution.is_over:
                 execution.take_notifications()  # a client of JSON alone cannot get them
                 await execution.wait()
-    except asyncio.CancelledError:
+        if execution.result is None:
+            response.disconnected()
+            return
+        message = result_response(call.id, execution.result)
+        if response.is_streaming or not exchange.accepts.json:
+            async with asyncio.timeout(SLOW_READER_S):
+                await response.finish(message)
+        else:
+            await response.json(message)
+    except TimeoutError:
+        watch.abort()  # it does not read
+        execution.cancel()
+        response.disconnected()
+    except BaseException:
         execution.cancel()
         raise
     finally:
         watch.stop()
-    if execution.result is None:
-        response.disconnected()
-        return
-    message = result_response(call.id, execution.result)
-    if response.is_streaming or not accepts.json:
-        await response.finish(message)
-    else:
-        await response.json(message)
 
 
 def _mirror(headers: Headers, exchange: Exchange) -> None:
@@ -51,20 +56,28 @@ def _mirror(headers: Headers, exchange: Exchange) -> None:
 async def _until_done(
     execution: Execution, response: Response, settings: ExecutionSettings
 ) -> None:
-    clock = asyncio.get_running_loop().time
-    speak_at = clock() + settings.silence_s
+    """Stream until there is a result, or the client has gone.
+
+    Raises:
+        TimeoutError: The client does not read.
+    """
+    quiet_s = settings.keep_alive_s * 0.9  # so that no comment comes later than promised
+    speak_at = execution.time() + settings.silence_s
     while True:
         await execution.wait(speak_at)
-        if execution.has_notifications:
-            notifications = execution.take_notifications()
-            if not execution.cancelled:
-                await response.notify(b"".join(map(event, notifications)))
-        elif execution.result is not None or execution.cancelled:
+        if execution.cancelled:
             return
-        elif clock() < speak_at:
+        if execution.has_notifications:
+            frames = b"".join(map(event, execution.take_notifications()))
+            async with asyncio.timeout(SLOW_READER_S):
+                await response.notify(frames)
+        elif execution.result is not None:
+            return
+        elif execution.time() < speak_at:
             continue
         elif response.is_streaming:
-            await response.keep_alive()
+            async with asyncio.timeout(SLOW_READER_S):
+                await response.keep_alive()
         else:
             await response.open_stream()
-        speak_at = clock() + settings.keep_alive_s
+        speak_at = execution.time() + quiet_s

@@ -1,6 +1,7 @@
-"""uvicorn's HTTP/1.1 connection with the bounds that it lacks, and a word when a client goes.
+"""uvicorn's HTTP/1.1 connection with the bounds that it lacks, and a short way out.
 
-uvicorn alone takes heads of megabytes and waits for ever for the rest of one.
+uvicorn alone takes heads of megabytes, waits for ever for the rest of one, keeps clients that do
+not read, and writes each answer in two pieces.
 """
 
 import asyncio
@@ -11,31 +12,44 @@ from typing import Any, Final
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from app.http.disconnect import CONNECTION_EXTENSION
 from app.http.record import RequestRecord
+from app.http.responses import CONNECTION_EXTENSION, Headers
 from app.observability.logs import EventLog
-from app.protocol.errors import HeadersTooLarge, InvalidRequest, ProtocolError, RequestTimeout
+from app.protocol.errors import (
+    HeadersTooLarge,
+    InvalidRequest,
+    MethodNotAllowed,
+    ProtocolError,
+    RequestTimeout,
+)
 from app.protocol.jsonrpc import error_response
 
 SWEEP_S: Final = 1.0
-_OFFER: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
+CLOSE_TIMEOUT_S: Final = 20.0
+"""A closed connection whose client has not taken the last answer by then is dropped."""
+
+_OFFER: Final = frozenset({b"upgrade", b"http2-settings"})
 
 
 class Connection(HttpToolsProtocol):
-    """One client connection. ``bounded`` makes a class with limits."""
+    """One client connection. ``bounded`` makes a class with limits.
+
+    Instants are those of ``loop.time()``.
+    """
 
     max_header_bytes: int
     request_timeout_s: float
     requests: EventLog
 
-    _head_bytes = 0
-    _unparsed_bytes = 0
-    _received = b""
-    _in_head = True
     refused = False
+    _in_head = True
+    _unparsed_bytes = 0
+    _trailer_bytes = 0
+    _received = b""
     _arriving_since: float | None = None
+    _idle_since: float | None = None
+    _closing_since: float | None = None
     _on_disconnect: Callable[[], None] | None = None
-    _joiner: "_HeadJoiner | None" = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -44,6 +58,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.refused:
             return
+        self._idle_since = None
         self._received = data
         super().data_received(data)
         # The parser tells of whole lines only; a line without end is counted as it comes in.
@@ -55,31 +70,32 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = True
-        self._head_bytes = 0
         self._unparsed_bytes = 0
+        self._trailer_bytes = 0
         self._arriving_since = self.loop.time()
         extensions: dict[str, Any] = {CONNECTION_EXTENSION: self}
         self.scope["extensions"] = extensions
 
-    def on_url(self, url: bytes) -> None:
-        super().on_url(url)
-        self._head_bytes += len(url)
-
     def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
-        self._head_bytes += len(name) + len(value) + 4
+        if self._in_head:
+            super().on_header(name, value)
+            return
+        # A trailer is no header (RFC 9110, section 6.5.1): what comes after the body has passed
+        # by every proxy, and must not decide anything here.
+        self._trailer_bytes += len(name) + len(value)
+        if self._trailer_bytes > self.max_header_bytes and not self.refused:
+            self._refuse(self._head_is_too_large())
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             return  # the parser stops here; see below
         self._in_head = False
         self._unparsed_bytes = 0
-        if self._head_bytes > self.max_header_bytes and not self.refused:
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > self.max_header_bytes and not self.refused:
             self._refuse(self._head_is_too_large())
         if not self.refused:
             super().on_headers_complete()
-            self._joiner = _HeadJoiner(self.transport)
-            self.cycle.transport = self._joiner  # type: ignore[assignment]  # the part that is used
 
     def on_body(self, body: bytes) -> None:
         if not self.refused:
@@ -91,12 +107,22 @@ class Connection(HttpToolsProtocol):
         self._arriving_since = None
         if not self.refused:
             super().on_message_complete()
+            if not self.pipeline:
+                # A large body has paused it; the end of the connection must still be read.
+                self.flow.resume_reading()
 
     def on_response_complete(self) -> None:
+        # As uvicorn does, but without a timer for each response: the sweep looks at idle ones.
         self._on_disconnect = None
-        if self._joiner is not None:
-            self._joiner.flush()
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        else:
+            self._idle_since = self.loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._arriving_since = None
@@ -112,10 +138,20 @@ class Connection(HttpToolsProtocol):
         answering as if it had not been made; but the parser has taken the body for the other
         protocol, so the head is parsed again without the offer.
         """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self._refuse(MethodNotAllowed("This is no proxy.", allow="GET, POST"))
+            return
         stop = sys.exc_info()[1]
         offset = stop.args[0] if stop is not None and stop.args else len(self._received)
-        head = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
-        head += [b"%b: %b" % pair for pair in self.headers if pair[0] not in _OFFER]
+        head = [b"%b %b HTTP/1.1" % (method, self.url)]
+        for name, value in self.headers:
+            if name == b"connection":
+                options = [part.strip() for part in value.split(b",")]
+                kept = [part for part in options if part.lower() not in _OFFER]
+                head.append(b"connection: " + b", ".join(kept))
+            elif name not in _OFFER:
+                head.append(b"%b: %b" % (name, value))
         self.parser = httptools.HttpRequestParser(self)
         self.data_received(b"\r\n".join(head) + b"\r\n\r\n" + self._received[offset:])
 
@@ -124,86 +160,86 @@ class Connection(HttpToolsProtocol):
         if not self.refused:
             self._refuse(InvalidRequest("This is not an HTTP/1.1 request."))
 
+    # What the application uses beyond ASGI; see ``ClientConnection``.
+
     def on_disconnect(self, callback: Callable[[], None] | None) -> None:
-        """See ``ClientConnection``."""
         self._on_disconnect = callback
 
     def abort(self) -> None:
-        """See ``ClientConnection``."""
         self.transport.abort()
 
-    def check_deadline(self, now: float) -> None:
-        """Refuse a request whose head or body takes too long to arrive."""
-        since = self._arriving_since
-        if since is not None and now - since > self.request_timeout_s:
-            self._arriving_since = None
-            if self._has_begun():
-                self._refuse(
-                    RequestTimeout(
-                        f"The request did not arrive within {self.request_timeout_s:g} s."
-                    )
-                )
-            else:
-                self.transport.close()
+    def respond(self, status: int, headers: Headers, body: bytes) -> bool:
+        cycle = self.cycle
+        if (
+            self.pipeline
+            or self.flow.write_paused
+            or cycle.disconnected
+            or cycle.response_started
+            or self.scope["method"] == "HEAD"
+        ):
+            return False
+        parts = [STATUS_LINE[status]]
+        for name, value in self.server_state.default_headers:
+            parts += (name, b": ", value, b"\r\n")
+        for name, value in headers:
+            parts += (name, b": ", value, b"\r\n")
+        if not cycle.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts += (b"\r\n", body)
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        self.transport.write(b"".join(parts))
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+        return True
 
-    def _has_begun(self) -> bool:
-        answered = self.cycle is not None and self.cycle.response_started  # type: ignore[redundant-expr]  # uvicorn starts it as None
-        return self._head_bytes + self._unparsed_bytes > 0 and not answered
+    # Time.
+
+    def check_deadlines(self, now: float) -> None:
+        """Called every ``SWEEP_S`` for each connection."""
+        if self.transport.is_closing():
+            self._closing_since = self._closing_since or now
+            if now - self._closing_since > CLOSE_TIMEOUT_S:
+                self.transport.abort()
+        elif self._idle_since is not None:
+            if now - self._idle_since > self.timeout_keep_alive:
+                self.transport.close()
+        elif (
+            self._arriving_since is not None and now - self._arriving_since > self.request_timeout_s
+        ):
+            self._arriving_since = None
+            if self._in_head and not self._unparsed_bytes:
+                self.transport.close()  # it never sent anything
+            else:
+                limit = f"{self.request_timeout_s:g} s"
+                self._refuse(RequestTimeout(f"The request did not arrive within {limit}."))
 
     def _head_is_too_large(self) -> ProtocolError:
         return HeadersTooLarge(f"The request head is larger than {self.max_header_bytes} bytes.")
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Answer without the application and close."""
+        """Answer without the application, unless it has answered, and close."""
         self.refused = True
-        record = RequestRecord()
-        record.address = self.client[0] if self.client else None
-        record.refused(error)
-        record.write(self.requests, error.http_status)
-        body = error_response(None, error)
-        self.transport.write(
-            STATUS_LINE[error.http_status]
-            + b"content-type: application/json\r\nconnection: close\r\n"
-            + b"content-length: %d\r\n\r\n" % len(body)
-            + body
-        )
+        if not self._is_answered():
+            record = RequestRecord()
+            record.address = self.client[0] if self.client else None
+            record.refused(error)
+            record.write(self.requests, error.http_status)
+            body = error_response(None, error)
+            head = [STATUS_LINE[error.http_status], b"content-type: application/json\r\n"]
+            head += [b"%b: %b\r\n" % pair for pair in error.headers]
+            head.append(b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
+            self.transport.write(b"".join(head) + body)
         self.transport.close()
 
-
-class _HeadJoiner:
-    """Writes the head of a response together with the first bytes of its body.
-
-    uvicorn writes them one after the other: two system calls and two packets for each answer.
-    """
-
-    __slots__ = ("_head", "_transport", "_waits")
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head = b""
-        self._waits = True
-
-    def write(self, data: bytes) -> None:
-        if not self._waits or data.startswith(b"HTTP/1.1 1"):  # "100 Continue" is no head
-            self._transport.write(data)
-        elif self._head:
-            self._waits = False
-            self._transport.write(self._head + data)
-        else:
-            self._head = data
-
-    def flush(self) -> None:
-        """Write a head that no body followed (HEAD requests)."""
-        if self._waits and self._head:
-            self._waits = False
-            self._transport.write(self._head)
-
-    def close(self) -> None:
-        self.flush()
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
+    def _is_answered(self) -> bool:
+        """Whether the response to the request that is coming in has begun."""
+        cycle: Any = self.cycle
+        if cycle is None:
+            return False
+        # While a head comes in, the cycle is that of the request before.
+        return not cycle.response_complete if self._in_head else cycle.response_started
 
 
 def bounded(*, max_header_bytes: int, request_timeout_s: float) -> type[Connection]:

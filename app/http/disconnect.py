@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from app.http.responses import Receive, Scope
+from app.http.responses import CONNECTION_EXTENSION, Headers, Receive, Scope
 
-CONNECTION_EXTENSION: Final = "mcp-tool-server.connection"
-"""ASGI extension of our own server: the ``ClientConnection`` of the request."""
+SLOW_READER_S: Final = 20.0
+"""A client that has not taken a message of a stream for this long is dropped."""
 
 
 class ClientConnection(Protocol):
-    """What our own server tells the application beyond ASGI."""
+    """What our own server offers the application beyond ASGI."""
 
     refused: bool
     """Whether the request was refused without the application."""
@@ -21,6 +21,9 @@ class ClientConnection(Protocol):
 
     def abort(self) -> None:
         """Drop the client without a word; what waits to be written is thrown away."""
+
+    def respond(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Write a whole response at once. False: not now, send it in ASGI's way."""
 
 
 class Watch:

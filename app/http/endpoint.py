@@ -67,7 +67,8 @@ class Endpoint:
             record.outcome = "cancelled"
             if response.status:
                 raise
-            await response.error(Unavailable("The server is shutting down.", retry_after_s=1))
+            leaving = Unavailable("The server is shutting down.", retry_after_s=1)
+            await response.error(leaving, record.id)
         except Exception:
             # Our bug, never the client's; it must get an answer all the same.
             record.outcome = "internal_error"
@@ -110,7 +111,7 @@ class Endpoint:
         record, response = exchange.record, exchange.response
         if isinstance(answer, Execution):
             await carry_call(answer, call, exchange, self._execution)
-            record.outcome, record.error_id = answer.outcome.value, answer.error_id
+            record.outcome, record.error_id = answer.outcome, answer.error_id
         elif isinstance(answer, Reply):
             record.outcome = answer.outcome
             message = result_response(call.id, answer.result)

@@ -1,9 +1,8 @@
 """One request and its response, as the parts of the HTTP door hand it to each other."""
 
-from app.http.disconnect import CONNECTION_EXTENSION
 from app.http.gate import EVERYTHING
 from app.http.record import RequestRecord
-from app.http.responses import Receive, Response, Scope, Send
+from app.http.responses import CONNECTION_EXTENSION, Receive, Response, Scope, Send
 from app.protocol.headers import HeaderMap
 
 
@@ -23,7 +22,7 @@ class Exchange:
         self.scope = scope
         self.receive = receive
         self.headers = HeaderMap(scope["headers"])
-        self.response = Response(send)
+        self.response = Response(scope, send)
         self.record = RequestRecord()
         self.accepts = EVERYTHING
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from app.http.disconnect import Watch
+from app.http.disconnect import SLOW_READER_S, Watch
 from app.http.exchange import Exchange
 from app.http.responses import Response, event
 from app.methods.router import Subscription
@@ -30,7 +30,7 @@ async def carry_subscription(
         await response.notify(acknowledgement)
         await response.finish(messages.listen_result(call.id))
         return
-    stream = hub.open()
+    stream = hub.open(SLOW_READER_S)
     watch = Watch(exchange.scope, exchange.receive, stream.leave)
     stream.drop = watch.abort
     try:

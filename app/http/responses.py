@@ -15,6 +15,9 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+CONNECTION_EXTENSION: Final = "mcp-tool-server.connection"
+"""ASGI extension of our own server: the ``ClientConnection`` of the request."""
+
 KEEP_ALIVE: Final = ServerSentEvent(comment="").encode()
 _JSON: Final = (b"content-type", b"application/json")
 _STREAM: Final = (
@@ -28,16 +31,16 @@ _STREAM: Final = (
 class Response:
     """The one response to one request.
 
-    Args:
-        send: ASGI ``send``.
-        headers: Sent with whatever the response turns out to be (CORS).
+    Attributes:
+        status: HTTP status that was sent; 0 before.
     """
 
-    __slots__ = ("_headers", "_send", "_state", "status")
+    __slots__ = ("_connection", "_headers", "_send", "_state", "status")
 
-    def __init__(self, send: Send, headers: Headers = ()) -> None:
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._connection = scope.get("extensions", {}).get(CONNECTION_EXTENSION)
         self._send = send
-        self._headers = list(headers)
+        self._headers: list[tuple[bytes, bytes]] = []
         self._state = State.OPENED
         self.status = 0
 
@@ -110,13 +113,11 @@ class Response:
 
     async def _whole(self, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
         self.status = status
-        await self._send(
-            {
-                "type": "http.response.start",
-                "status": status,
-                "headers": headers + self._headers,
-            }
-        )
+        headers += self._headers
+        # One write where our own server can do it; ASGI's two messages make two packets.
+        if self._connection is not None and self._connection.respond(status, headers, body):
+            return
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
 

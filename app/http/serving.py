@@ -72,7 +72,7 @@ class Server(uvicorn.Server):
         if connections:
             now = connections[0].loop.time()
             for connection in connections:
-                connection.check_deadline(now)
+                connection.check_deadlines(now)
 
 
 def make_server(

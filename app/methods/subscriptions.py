@@ -12,8 +12,6 @@ from app.protocol.inbound import Call
 
 TOOLS_LIST_CHANGED: Final = "toolsListChanged"
 _FLAGS: Final = (TOOLS_LIST_CHANGED, "promptsListChanged", "resourcesListChanged")
-SLOW_READER_S: Final = 20.0
-"""A stream whose client has not taken a message for this long is dropped."""
 
 
 class Listen:
@@ -55,12 +53,14 @@ class Stream:
         "closing",
         "drop",
         "gone",
+        "patience_s",
         "quiet",
         "quiet_since",
         "writing_since",
     )
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, patience_s: float) -> None:
+        self.patience_s = patience_s
         self.drop: Callable[[], None] | None = None
         self.changed = False
         self.closing = False
@@ -105,11 +105,11 @@ class Hub:
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
 
-    def __len__(self) -> int:
-        return len(self._streams)
-
-    def open(self) -> Stream:
+    def open(self, patience_s: float) -> Stream:
         """A stream that the caller is going to serve.
+
+        Args:
+            patience_s: A write that takes longer ends with a call of the stream's ``drop``.
 
         Raises:
             Unavailable: Every place is taken, or the server is going down.
@@ -118,7 +118,7 @@ class Hub:
             raise Unavailable("The server is shutting down.", retry_after_s=1)
         if len(self._streams) >= self._limit:
             raise Unavailable("Every listen stream is taken.", retry_after_s=30)
-        stream = Stream(self._loop.time())
+        stream = Stream(self._loop.time(), patience_s)
         self._streams.add(stream)
         if self._timer is None:
             self._schedule()
@@ -149,7 +149,7 @@ class Hub:
         now = self._loop.time()
         for stream in tuple(self._streams):
             if stream.writing_since is not None:
-                if now - stream.writing_since > SLOW_READER_S and stream.drop is not None:
+                if now - stream.writing_since > stream.patience_s and stream.drop is not None:
                     stream.drop()
             elif now - stream.quiet_since >= self._keep_alive_s * 0.9:
                 stream.quiet = True

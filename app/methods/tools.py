@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from app.execution.execution import Execution
-from app.execution.executor import Executor
+from app.execution.execution import Execution, Outcome
+from app.execution.executor import Executor, log_failure, new_error_id
 from app.execution.results import ResultEncoder
 from app.methods.router import Reply
 from app.principal import Principal
@@ -12,6 +12,7 @@ from app.protocol.headers import HeaderMap, check_parameters, mirrored_headers
 from app.protocol.inbound import Call
 from app.registry.catalog import Catalog
 from app.registry.tool import InvalidArguments
+from app.toolkit import ToolError
 
 MAX_NAME = 128
 
@@ -62,14 +63,21 @@ class CallTool:
             raise InvalidParams(f"Unknown tool: {name[:MAX_NAME]}")
         if headers is not None and tool.mirrored:
             check_parameters(tool.mirrored, headers, arguments)
+        self._executor.admit()
         try:
             arguments, keywords = tool.prepare(arguments)
         except InvalidArguments as error:
             # Tools, "Error Handling": input validation is for the model to mend.
             reasons = "; ".join(error.reasons)
             text = f"Invalid arguments for {tool.name}: {reasons}"
-            return Reply(self._encoder.error(text), outcome="tool_error")
+            return Reply(self._encoder.error(text), outcome=Outcome.TOOL_ERROR)
+        except ToolError as error:
+            return Reply(self._encoder.error(str(error)), outcome=Outcome.TOOL_ERROR)
+        except Exception as error:  # noqa: BLE001  # validators and defaults are the author's code
+            error_id = new_error_id()
+            log_failure(tool, error, error_id)
+            return Reply(self._encoder.internal_error(error_id), outcome=Outcome.INTERNAL_ERROR)
+        mirrored = mirrored_headers(tool.mirrored, arguments) if tool.mirrored else ()
         execution = self._executor.start(tool, keywords, call, principal)
-        if tool.mirrored:
-            execution.headers = mirrored_headers(tool.mirrored, arguments)
+        execution.headers = mirrored
         return execution

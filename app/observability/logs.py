@@ -4,6 +4,8 @@ Values that come from clients are bounded and escaped by the JSON encoding; argu
 credentials are never passed here.
 """
 
+import asyncio
+import json
 import logging
 import sys
 import threading
@@ -66,6 +68,8 @@ class EventLog:
 
     def __init__(self, event: str) -> None:
         self._event = event
+        self._lines: list[bytes] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._log = structlog.get_logger().bind()
         output = structlog.get_config()["logger_factory"]()
         is_json = isinstance(output, structlog.BytesLogger)
@@ -77,7 +81,17 @@ class EventLog:
             self._log.info(self._event, **fields)
         else:
             fields["event"] = self._event
-            self._write(_json_line(None, "info", fields))
+            self._lines.append(_json_line(None, "info", fields))
+            # One write for all requests that end in this turn of the event loop.
+            if len(self._lines) == 1:
+                if self._loop is None:  # asking for it costs a system call
+                    self._loop = asyncio.get_running_loop()
+                self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        if self._write is not None and self._lines:
+            lines, self._lines = self._lines, []
+            self._write(b"\n".join(lines))
 
 
 class _Clock:
@@ -103,7 +117,10 @@ def _json_line(_: Any, level: str, event: MutableMapping[str, Any]) -> bytes:
     """The last processor: level, instant, and one line of JSON."""
     event["level"] = level
     event["timestamp"] = _clock.now()
-    return orjson.dumps(event, default=repr)
+    try:
+        return orjson.dumps(event, default=repr)
+    except TypeError:  # a lone surrogate, or a number beyond 64 bits
+        return json.dumps(event, default=repr).encode("ascii")
 
 
 class _ToStructlog(logging.Handler):
@@ -118,9 +135,10 @@ class _ToStructlog(logging.Handler):
         try:
             write = getattr(structlog.get_logger(), record.levelname.lower(), None)
             if write is not None:
-                write(
-                    "log", logger=record.name, message=record.getMessage(), exc_info=record.exc_info
-                )
+                message = record.getMessage()
+                write("log", logger=record.name, message=message, exc_info=record.exc_info)
+        except Exception:  # noqa: BLE001  # a line that cannot be written must not fail who logs
+            self.handleError(record)
         finally:
             self._inside.busy = False
 

@@ -272,5 +272,5 @@ def mirrored_headers(
         else:
             encoded = encode_value(str(value))
         if len(encoded) <= MAX_MIRRORED_BYTES:
-            headers.append((b"Mcp-Param-" + parameter.name.encode("ascii"), encoded))
+            headers.append((parameter.header, encoded))
     return headers

@@ -30,13 +30,11 @@ class Message(NamedTuple):
     Attributes:
         id: None for a notification.
         params: The params object; None where the member is absent or null.
-        null_params: Whether the member was there and null.
     """
 
     id: RequestId | None
     method: str
     params: dict[str, Any] | None
-    null_params: bool = False
 
 
 class BadEnvelope(Exception):
@@ -134,13 +132,13 @@ def parse(body: bytes) -> Message:
     params = value.get("params")
     if params is not None and not isinstance(params, dict):
         raise BadEnvelope(InvalidRequest('The member "params" must be an object.'), id)
-    return Message(id, method, params, params is None and "params" in value)
+    return Message(id, method, params)
 
 
 def _request_id(id: Any) -> RequestId:
     if type(id) is str or type(id) is int:
         return id
-    if type(id) is float and id.is_integer():
+    if type(id) is float and id.is_integer() and abs(id) < 2**53:
         # 1.0 is an integer to JSON Schema; echo it as one.
         return int(id)
     raise BadEnvelope(InvalidRequest('The member "id" must be a string or an integer.'))

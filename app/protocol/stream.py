@@ -4,11 +4,11 @@ Streamable HTTP, "Receiving Messages": notifications relate to the request and c
 one response, which ends the stream. Nothing follows a disconnect ("Cancellation").
 """
 
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import Final
 
 
-class State(Enum):
+class State(IntEnum):
     OPENED = auto()
     """Nothing was sent: the response can still be a single JSON object."""
     STREAMING = auto()
@@ -16,7 +16,7 @@ class State(Enum):
     ABANDONED = auto()
 
 
-class Event(Enum):
+class Event(IntEnum):
     STREAM = auto()
     """The head of an event stream, or a keep-alive comment on it."""
     NOTIFICATION = auto()

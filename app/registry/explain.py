@@ -5,12 +5,14 @@ value, which may be a secret or a megabyte.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from jsonschema.protocols import Validator
 from pydantic import ValidationError
 
 MAX_ERRORS: Final = 8
+MAX_FOUND: Final = 64
 MAX_NAME: Final = 64
 MAX_CHOICES: Final = 24
 
@@ -22,14 +24,16 @@ for an error that a validator found."""
 
 def explain(explainer: Validator, value: Any) -> list[str]:
     """One sentence per error, at most ``MAX_ERRORS``, most important first."""
-    errors = sorted(
-        explainer.iter_errors(value), key=lambda error: (len(error.path), error.validator)
-    )
+    # Bounded before it is sorted: a list of a million wrong items has a million errors.
+    found = islice(explainer.iter_errors(value), MAX_FOUND)
+    errors = sorted(found, key=lambda error: (len(error.path), str(error.validator)))
     return _bounded(_unique(_sentence(error) for error in errors))
 
 
 def explain_binding(error: ValidationError) -> list[str]:
     """The same for what a Python type refuses beyond its schema (a bad date, a validator)."""
+    if (count := error.error_count()) > MAX_FOUND:
+        return [f"{count} values do not have the form that is needed"]
     return _bounded(
         f"{_place(detail['loc'])}: {detail['msg'].removeprefix('Value error, ')}"
         for detail in error.errors(include_url=False, include_context=False, include_input=False)
@@ -68,9 +72,8 @@ def _name(name: str) -> str:
 
 
 def _alternatives(error: Error) -> str:
-    kinds = [
-        part.get("type") for part in error.validator_value if isinstance(part.get("type"), str)
-    ]
+    parts = [part for part in error.validator_value if isinstance(part, Mapping)]
+    kinds = [part["type"] for part in parts if isinstance(part.get("type"), str)]
     if len(kinds) == len(error.validator_value) and _kind(error.instance) not in kinds:
         return f"must be {_or(kinds)}, not {_kind(error.instance)}"
     # Of the alternatives, tell of the one that came closest.

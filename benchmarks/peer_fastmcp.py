@@ -1,0 +1,38 @@
+"""FastMCP with the same tools: JSON answers, stateless, no log.
+
+python -m benchmarks.peer_fastmcp PORT COUNT
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import uvicorn
+from fastmcp import FastMCP
+
+from benchmarks import toolset
+
+
+def main(port: int, count: int) -> None:
+    """Serve until terminated."""
+    logging.getLogger("fastmcp").setLevel(logging.CRITICAL)
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
+    server = FastMCP("benchmark")
+    for function in toolset.functions(count):
+        server.tool(function)
+    app = server.http_app(json_response=True, stateless_http=True)
+    uvicorn.run(
+        app,
+        host="127.0.0.1",
+        port=port,
+        loop="uvloop",
+        http="httptools",
+        access_log=False,
+        log_level="warning",
+        timeout_graceful_shutdown=1,
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
