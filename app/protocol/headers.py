@@ -12,12 +12,14 @@ from decimal import Decimal
 from typing import Any, Final
 
 from app.protocol.errors import HeaderMismatch
+from app.protocol.jsonschema import subschemas
 
 PARAM_PREFIX: Final = b"mcp-param-"
 MAX_MIRRORED_BYTES: Final = 1024
 """A mirrored response header longer than this is left out (proxies bound header sizes)."""
 
 SAFE_INTEGER: Final = 2**53 - 1
+MAX_PARTS: Final = 20_000
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")  # 1*tchar, RFC 9110 section 5.6.2
 _PLAIN_DECIMAL: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?\Z")
@@ -129,21 +131,16 @@ def mirrored_parameters(schema: Mapping[str, Any]) -> tuple[MirroredParameter, .
         InvalidAnnotation: Any ``x-mcp-header`` breaks "Schema Extension".
     """
     found: list[MirroredParameter] = []
-    reachable: list[int] = []
-
-    def visit(node: Mapping[str, Any], path: tuple[str, ...]) -> None:
-        properties = node.get("properties")
-        if not isinstance(properties, Mapping):
-            return
-        for key, child in properties.items():
-            if isinstance(child, Mapping):
-                if "x-mcp-header" in child:
-                    reachable.append(id(child))
-                    found.append(_annotated(child, (*path, key)))
-                visit(child, (*path, key))
-
-    visit(schema, ())
-    _refuse_unreachable(schema, set(reachable))
+    for node, path in subschemas(schema, MAX_PARTS):
+        if "x-mcp-header" not in node:
+            continue
+        # Statically reachable: a chain of `properties` keys alone.
+        if not path or path[::2] != ("properties",) * (len(path) // 2):
+            raise InvalidAnnotation(
+                "x-mcp-header must be on a property that is reached through `properties` "
+                "alone: not through items, anyOf, oneOf, allOf, not, if, $ref or $defs."
+            )
+        found.append(_annotated(node, tuple(str(name) for name in path[1::2])))
     seen: dict[bytes, MirroredParameter] = {}
     for parameter in found:
         other = seen.setdefault(parameter.header, parameter)
@@ -152,7 +149,7 @@ def mirrored_parameters(schema: Mapping[str, Any]) -> tuple[MirroredParameter, .
                 f"x-mcp-header {parameter.name!r} is used by both {'.'.join(other.path)!r} and "
                 f"{'.'.join(parameter.path)!r}; header names must be unique in any case."
             )
-    return tuple(found)
+    return tuple(sorted(found, key=lambda parameter: parameter.path))
 
 
 def _annotated(node: Mapping[str, Any], path: tuple[str, ...]) -> MirroredParameter:
@@ -176,30 +173,6 @@ def _annotated(node: Mapping[str, Any], path: tuple[str, ...]) -> MirroredParame
                     f"x-mcp-header of {where!r}: integers must stay within ±(2**53-1)."
                 )
     return MirroredParameter(name, PARAM_PREFIX + name.lower().encode("ascii"), path, kind)
-
-
-def _refuse_unreachable(schema: Mapping[str, Any], reachable: set[int]) -> None:
-    """Annotations may stand nowhere but on properties that ``properties`` alone leads to."""
-    stack: list[tuple[Any, bool]] = [(schema, True)]
-    while stack:
-        node, is_schema = stack.pop()
-        if isinstance(node, Mapping):
-            if is_schema and "x-mcp-header" in node and id(node) not in reachable:
-                raise InvalidAnnotation(
-                    "x-mcp-header must be on a property that is reached through `properties` "
-                    "alone: not through items, anyOf, oneOf, allOf, not, if, $ref or $defs."
-                )
-            for key, child in node.items():
-                # The keys of these are names that the author chose, not keywords.
-                names = is_schema and key in _NAMED and isinstance(child, Mapping)
-                if not (is_schema and key in _DATA):
-                    stack.append((child, not names))
-        elif isinstance(node, list):
-            stack.extend((child, True) for child in node)
-
-
-_NAMED: Final = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
-_DATA: Final = {"const", "enum", "default", "examples"}
 
 
 def check_parameters(
@@ -251,7 +224,10 @@ def _agrees(text: str, value: Any) -> bool:
     if isinstance(value, bool):
         return text == ("true" if value else "false")
     if isinstance(value, (int, float)):
-        # "42.0" and 42 are equal; compared exactly, never as floats.
+        # "42.0" and 42 are equal; compared exactly, never as floats, and never beyond the range
+        # in which every client can ("Schema Extension").
+        if abs(value) > SAFE_INTEGER:
+            return False
         return bool(_PLAIN_DECIMAL.match(text)) and Decimal(text) == Decimal(value)
     return False
 

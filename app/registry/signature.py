@@ -18,7 +18,7 @@ from pydantic_core import CoreConfig, PydanticUndefined, SchemaSerializer, core_
 
 from app.content import BLOCKS, ToolResult
 from app.protocol.jsonrpc import dumps
-from app.registry.schemas import inline_references
+from app.registry.inline import inline_references
 from app.toolkit import Context, Header, ToolSpec
 
 _SERIALIZER_CONFIG: Final = CoreConfig(ser_json_inf_nan="constants", ser_json_bytes="base64")

@@ -128,9 +128,15 @@ def test_an_annotation_that_clients_would_refuse_is_refused(schema: dict[str, An
 def test_properties_named_like_keywords_are_properties() -> None:
     schema = _schema(items=_marked("A"), anyOf=_schema(properties=_marked("B")))
     assert [parameter.path for parameter in mirrored_parameters(schema)] == [
-        ("items",),
         ("anyOf", "properties"),
+        ("items",),
     ]
+
+
+def test_a_schema_that_stands_in_two_places_is_looked_at_in_both() -> None:
+    shared = _marked("A")
+    with pytest.raises(InvalidAnnotation):
+        mirrored_parameters({**_schema(a=shared), "anyOf": [_schema(a=shared)]})
 
 
 def test_annotations_in_data_are_data() -> None:
@@ -177,6 +183,8 @@ AGREEMENT: dict[str, Row] = {
     "42 as words": ({"n": 42}, [(b"n", b"abc")], False),
     "42 as nothing": ({"n": 42}, [(b"n", b"")], False),
     "2**53+1 as 2**53": ({"n": 2**53 + 1}, [(b"n", b"9007199254740992")], False),
+    "2**53 as itself": ({"n": 2**53}, [(b"n", b"9007199254740992")], False),
+    "2**53-1 as itself": ({"n": 2**53 - 1}, [(b"n", b"9007199254740991")], True),
     "zero without a header": ({"n": 0}, [], False),
     "true": ({"flag": True}, [(b"flag", b"true")], True),
     "true as True": ({"flag": True}, [(b"flag", b"True")], False),
@@ -208,9 +216,9 @@ def test_parameter_headers_say_what_the_body_says(
 def test_response_headers_repeat_the_parameters_unless_they_are_long() -> None:
     arguments = {"region": "é", "n": 3.0, "flag": False, "p": {"q": "x" * 1025}}
     assert mirrored_headers(PLAN, arguments) == [
-        (b"mcp-param-region", b"=?base64?w6k=?="),
-        (b"mcp-param-n", b"3"),
         (b"mcp-param-flag", b"false"),
+        (b"mcp-param-n", b"3"),
+        (b"mcp-param-region", b"=?base64?w6k=?="),
     ]
 
 

@@ -1,5 +1,6 @@
 """Sentences about bad values: where, which rule, and never the value."""
 
+import time
 from typing import Any
 
 import pytest
@@ -51,6 +52,24 @@ def test_a_sentence_names_the_place_and_the_rule(value: dict[str, Any], sentence
 @pytest.mark.parametrize("value", [row[0] for row in SENTENCES.values()])
 def test_no_sentence_repeats_the_value(value: dict[str, Any]) -> None:
     assert SECRET not in str(explain(compile_explainer(SCHEMA, what="inputSchema"), value))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "value",
+    [{"n": 1, "tags": [1] * 200_000}, {"n": 1, "odd": [{}, "a", *range(100_000)]}],
+    ids=["many errors", "many unlike items"],
+)
+def test_a_large_value_is_explained_at_once(value: dict[str, Any]) -> None:
+    schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "odd": {"uniqueItems": True}}}
+    started = time.perf_counter()
+    explain(compile_explainer(schema, what="inputSchema"), value)
+    assert time.perf_counter() - started < 2
+
+
+def test_odd_schemas_are_explained_too() -> None:
+    schema = {"properties": {"a": False, "b": {"anyOf": [False, {"type": "string"}]}}}
+    assert explain(compile_explainer(schema, what="inputSchema"), {"a": 1, "b": 1})
 
 
 def test_names_and_the_number_of_sentences_are_bounded() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.registry.inline import inline_references
 from app.registry.schemas import (
     DIALECTS,
     SchemaError,
@@ -14,7 +15,6 @@ from app.registry.schemas import (
     check_schema,
     compile_explainer,
     compile_validator,
-    inline_references,
 )
 
 OBJECT: dict[str, Any] = {"type": "object"}
@@ -78,6 +78,21 @@ def test_references_inside_the_schema_are_followed() -> None:
         "properties": {"a": {"$ref": "#/$defs/node"}},
     }
     check_schema(schema, what="inputSchema", root_object=True)
+
+
+@pytest.mark.parametrize("name", ["default", "examples", "const", "enum", "properties", "$defs"])
+def test_properties_may_be_named_like_keywords(name: str) -> None:
+    schema = {
+        **OBJECT,
+        "properties": {name: {"$ref": "#/$defs/D"}},
+        "$defs": {"D": {"type": "object", "properties": {name: {"type": "string"}}}},
+    }
+    inlined = inline_references(schema)
+    assert inlined["properties"][name]["properties"] == {name: {"type": "string"}}
+    check_schema(inlined, what="inputSchema", root_object=True)
+    remote = {**OBJECT, "properties": {name: {"$ref": "http://127.0.0.1:1/"}}}
+    with pytest.raises(SchemaError):
+        check_schema(remote, what="inputSchema", root_object=True)
 
 
 def test_definitions_are_put_in_place_unless_they_are_recursive() -> None:
