@@ -6,13 +6,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_origin
 
 import orjson
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from app.settings import RESERVED_SECTIONS, Settings, ToolOverride
+from app.settings import ENVIRONMENT_TOOL, RESERVED_SECTIONS, Settings, ToolOverride
 
 ENV_PREFIX: Final = "MCP__"
 DEFAULT_FILE: Final = Path("config.toml")
@@ -115,7 +115,8 @@ def _overlay_environment(
         if not variable.startswith(ENV_PREFIX):
             continue
         path = variable.removeprefix(ENV_PREFIX).lower().split("__")
-        if len(path) < 2 or not all(path):
+        depth = 3 if path[0] == "overrides" else 2
+        if len(path) < depth or not all(path):
             problems.append(
                 Problem(variable, "is not of the form MCP__SECTION__KEY", "environment")
             )
@@ -126,6 +127,8 @@ def _overlay_environment(
             )
             continue
         node = values
+        if path[0] == "overrides":
+            path[1] = ENVIRONMENT_TOOL + path[1]
         for step in path[:-1]:
             node = _table(node, step)
         node[path[-1]] = _environment_value(path, text)
@@ -141,7 +144,7 @@ def _environment_value(path: Sequence[str], text: str) -> Any:
         field = model.model_fields.get(path[1])
         if field is not None and field.annotation in (str, str | None, Path):
             return text
-        if field is not None and text[:1] != "[" and "tuple" in str(field.annotation):
+        if field is not None and text[:1] != "[" and get_origin(field.annotation) is tuple:
             return [item.strip() for item in text.split(",") if item.strip()]
     if path[0] == "overrides" and path[-1] in ("title", "description"):
         return text

@@ -192,6 +192,7 @@ class App(Application):
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         service = Service(self._settings, config=self._config, flags=self._flags)
         await service.start()
+        service.registry.settle()
         self.service = service
         try:
             yield

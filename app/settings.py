@@ -8,15 +8,18 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.types import SecretStr
 
-MIN_KEY_CHARACTERS = 32
+MIN_KEY_CHARACTERS: Final = 32
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
-Positive = Annotated[float, Field(gt=0, le=86_400)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+MAX_DEADLINE_S: Final = 3600
+DeadlineSeconds = Annotated[float, Field(gt=0, le=MAX_DEADLINE_S)]
 
 
 class _Section(BaseModel):
@@ -53,7 +56,7 @@ class ServerSettings(_Section):
         tuple[str, ...],
         Field(
             description="Web origins that browsers may call from, besides public_url and, on a "
-            "loopback bind, loopback origins. `*` allows every origin."
+            "loopback bind, loopback origins. `*` allows every one (but not `null`)."
         ),
     ] = ()
     trusted_proxies: Annotated[
@@ -67,14 +70,14 @@ class ServerSettings(_Section):
         int, Field(ge=1024, le=1 << 20, description="Largest request head; more is 431.")
     ] = 64 * 1024
     request_timeout_s: Annotated[
-        Positive, Field(description="A request head and body must arrive within this time; 408.")
+        Seconds, Field(description="A request head and body must arrive within this time; 408.")
     ] = 15.0
     keep_alive_s: Annotated[
-        Positive,
+        Seconds,
         Field(description="Idle connections are closed after this; keep it above the proxy's."),
     ] = 75.0
     shutdown_grace_s: Annotated[
-        Positive, Field(description="After SIGTERM, running requests get this long to finish.")
+        Seconds, Field(description="After SIGTERM, running requests get this long to finish.")
     ] = 10.0
 
     @field_validator("public_url")
@@ -83,7 +86,8 @@ class ServerSettings(_Section):
         if value is None:
             return None
         parts = urlsplit(value)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        origin = f"{parts.scheme}://{parts.netloc}"
+        if parts.scheme not in {"http", "https"} or normal_origin(origin) is None:
             raise ValueError("must be an http(s) URL such as https://tools.example.com")
         if parts.query or parts.fragment:
             raise ValueError("must have no query and no fragment")
@@ -93,8 +97,7 @@ class ServerSettings(_Section):
     @classmethod
     def _origins_are_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for origin in value:
-            parts = urlsplit(origin)
-            if origin != "*" and not (parts.scheme and parts.hostname and not parts.path):
+            if origin != "*" and normal_origin(origin) is None:
                 raise ValueError(
                     f"{origin!r} is not an origin; write scheme://host[:port], without a path"
                 )
@@ -146,16 +149,16 @@ class ToolsSettings(_Section):
 
 class ExecutionSettings(_Section):
     timeout_s: Annotated[
-        float, Field(gt=0, le=3600, description="Deadline of one tools/call in seconds.")
+        DeadlineSeconds, Field(description="Deadline of one tools/call in seconds.")
     ] = 30.0
     max_result_bytes: Annotated[
         int, Field(ge=1024, le=1 << 30, description="Largest encoded result of a call.")
     ] = 900 * 1024
     silence_s: Annotated[
-        Positive, Field(description="A call that says nothing for this long becomes a stream.")
+        Seconds, Field(description="A call that says nothing for this long becomes a stream.")
     ] = 10.0
     keep_alive_s: Annotated[
-        Positive, Field(description="A quiet stream gets a comment this often.")
+        Seconds, Field(description="A quiet stream gets a comment this often.")
     ] = 15.0
     threads: Annotated[
         int, Field(ge=1, le=10_000, description="Synchronous tools that run at once.")
@@ -223,6 +226,11 @@ class LoggingSettings(_Section):
     ] = "auto"
 
 
+ENVIRONMENT_TOOL: Final = "environment:"
+"""Stands before a tool's name among the overrides when it comes from the environment, where names
+have no case and no ``.`` or ``-``: what is meant for one tool must not reach another."""
+
+
 class ToolOverride(_Section):
     """``[overrides."name"]``: changes one tool without touching its file."""
 
@@ -230,7 +238,7 @@ class ToolOverride(_Section):
     title: Annotated[str | None, Field(description="Replaces the title.")] = None
     description: Annotated[str | None, Field(description="Replaces the description.")] = None
     timeout_s: Annotated[
-        float | None, Field(gt=0, le=3600, description="Replaces the deadline in seconds.")
+        DeadlineSeconds | None, Field(description="Replaces the deadline in seconds.")
     ] = None
     settings: Annotated[
         Mapping[str, Any], Field(description="What the tool reads as ctx.settings.")
@@ -278,3 +286,20 @@ def is_loopback_host(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def normal_origin(value: str) -> str | None:
+    """``scheme://host:port`` in lower case with the port spelled out; None if it is no origin."""
+    try:
+        parts = urlsplit(value.strip())
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.scheme or not parts.hostname or parts.path or parts.query or parts.fragment:
+        return None
+    if parts.username is not None or value.strip().endswith(("?", "#")):
+        return None
+    if port is None:
+        port = _DEFAULT_PORTS.get(parts.scheme)
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}:{port}"

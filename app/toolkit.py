@@ -1,12 +1,13 @@
 """What tool authors use: ``@tool``, ``Context``, ``Header``, ``ToolError``.
 
-``@tool`` describes and registers nothing; the registry finds the specifications in the modules
-that it loads.
+``@tool`` describes; it registers nothing outside the module that uses it. The registry finds the
+specifications in the modules that it loads.
 """
 
+import sys
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import GetJsonSchemaHandler
 from pydantic_core import core_schema
@@ -14,6 +15,9 @@ from pydantic_core import core_schema
 from app.principal import Principal
 from app.protocol.headers import SAFE_INTEGER
 from app.protocol.schema import Implementation
+
+DECLARED: Final = "__mcp_tools__"
+"""Global of a module: the tools that it declares, in order."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -178,46 +182,10 @@ class ToolSpec(Generic[P, R]):
         return self.function(*args, **kwargs)
 
 
-@overload
-def tool(function: Callable[P, R], /) -> ToolSpec[P, R]: ...
+class ToolOptions(TypedDict, total=False):
+    """What ``@tool`` takes.
 
-
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    icons: Sequence[Icon | Mapping[str, Any]] = (),
-    annotations: Mapping[str, Any] | None = None,
-    timeout_s: float | None = None,
-    input_schema: Mapping[str, Any] | None = None,
-    output_schema: Mapping[str, Any] | None = None,
-    structured: bool = True,
-    allow_unknown_arguments: bool | None = None,
-    meta: Mapping[str, Any] | None = None,
-) -> Callable[[Callable[P, R]], ToolSpec[P, R]]: ...
-
-
-def tool(
-    function: Callable[P, R] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    icons: Sequence[Icon | Mapping[str, Any]] = (),
-    annotations: Mapping[str, Any] | None = None,
-    timeout_s: float | None = None,
-    input_schema: Mapping[str, Any] | None = None,
-    output_schema: Mapping[str, Any] | None = None,
-    structured: bool = True,
-    allow_unknown_arguments: bool | None = None,
-    meta: Mapping[str, Any] | None = None,
-) -> ToolSpec[P, R] | Callable[[Callable[P, R]], ToolSpec[P, R]]:
-    """Declare a function as a tool: ``@tool`` or ``@tool(title=...)``.
-
-    Args:
+    Keys:
         name: Default: the function's name. A sub-folder of ``tools/`` is put before it.
         title: For people.
         description: For the model. Default: the docstring.
@@ -234,20 +202,41 @@ def tool(
         meta: ``_meta`` of the tool's definition.
     """
 
+    name: str
+    title: str | None
+    description: str | None
+    icons: Sequence[Icon | Mapping[str, Any]]
+    annotations: Mapping[str, Any]
+    timeout_s: float | None
+    input_schema: Mapping[str, Any] | None
+    output_schema: Mapping[str, Any] | None
+    structured: bool
+    allow_unknown_arguments: bool | None
+    meta: Mapping[str, Any]
+
+
+@overload
+def tool(function: Callable[P, R], /) -> ToolSpec[P, R]: ...
+
+
+@overload
+def tool(
+    **options: Unpack[ToolOptions],
+) -> Callable[[Callable[P, R]], ToolSpec[P, R]]: ...
+
+
+def tool(
+    function: Callable[P, R] | None = None, /, **options: Unpack[ToolOptions]
+) -> ToolSpec[P, R] | Callable[[Callable[P, R]], ToolSpec[P, R]]:
+    """Declare a function as a tool: ``@tool`` or ``@tool(title=...)``; see ``ToolOptions``."""
+    # The module that declares the tool keeps a note of it: one that a later definition of the
+    # same name hides, or whose function comes from elsewhere, would be lost without a word.
+    declared: list[ToolSpec[..., Any]] = sys._getframe(1).f_globals.setdefault(DECLARED, [])  # noqa: SLF001
+
     def declare(function: Callable[P, R]) -> ToolSpec[P, R]:
-        return ToolSpec(
-            function=function,
-            name=name if name is not None else function.__name__,
-            title=title,
-            description=description,
-            icons=tuple(icons),
-            annotations=dict(annotations or {}),
-            timeout_s=timeout_s,
-            input_schema=input_schema,
-            output_schema=output_schema,
-            structured=structured,
-            allow_unknown_arguments=allow_unknown_arguments,
-            meta=dict(meta or {}),
-        )
+        described: Any = {"name": function.__name__, **options}
+        spec = ToolSpec(function=function, **described)
+        declared.append(spec)
+        return spec
 
     return declare if function is None else declare(function)

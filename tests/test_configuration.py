@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from app.configuration import ConfigurationError, load_settings
-from app.settings import Settings
+from app.registry.tool import override_for
+from app.settings import ENVIRONMENT_TOOL, Settings
 
 
 def _load(
@@ -57,8 +58,15 @@ def test_settings_of_a_tool_come_from_the_file_and_the_environment(tmp_path: Pat
     }
     overrides = _load(tmp_path, text, env).overrides
     assert overrides["finance.convert"].settings == {"base": "EUR"}
-    assert overrides["finance_convert"].settings == {"api_key": "0123"}
-    assert overrides["finance_convert"].title == "2"
+    assert overrides[ENVIRONMENT_TOOL + "finance_convert"].settings == {"api_key": "0123"}
+    merged = override_for("finance.convert", overrides)
+    assert (merged.title, merged.settings) == ("2", {"base": "EUR", "api_key": "0123"})
+
+
+def test_a_table_of_the_file_is_for_the_tool_of_exactly_that_name(tmp_path: Path) -> None:
+    overrides = _load(tmp_path, '[overrides.finance_convert.settings]\nkey = "x"\n').overrides
+    assert override_for("finance.convert", overrides).settings == {}
+    assert override_for("finance_convert", overrides).settings == {"key": "x"}
 
 
 PROBLEMS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import orjson
 import typer
+from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from app.cli.exits import Exit
@@ -20,11 +21,12 @@ from app.cli.options import (
     tool_flags,
 )
 from app.execution.execution import Execution
-from app.methods.router import Reply
+from app.methods.answers import Reply
 from app.observability.logs import configure_logging
 from app.principal import ANONYMOUS
-from app.protocol.errors import ProtocolError
+from app.protocol.errors import ParseError, ProtocolError
 from app.protocol.inbound import Call
+from app.protocol.jsonrpc import loads
 from app.protocol.schema import LATEST_PROTOCOL_VERSION, Implementation, RequestMeta
 from app.server import Service
 from app.settings import Settings
@@ -39,9 +41,10 @@ def call(
 ) -> None:
     """Call one tool in this process and show its progress and its result."""
     try:
-        arguments = orjson.loads(args)
-    except orjson.JSONDecodeError as error:
-        fail(f"--args is not JSON: {error.msg} at column {error.colno}", Exit.USAGE)
+        arguments = loads(args.encode())
+    except (ParseError, UnicodeEncodeError) as error:
+        reason = str(error).removeprefix("The body is ")
+        fail(f"--args is {reason}", Exit.USAGE)
     if not isinstance(arguments, dict):
         fail("--args must be a JSON object such as '{\"a\": 1}'", Exit.USAGE)
     flags = tool_flags(tools)
@@ -97,7 +100,10 @@ async def _follow(execution: Execution) -> bytes:
             for message in execution.take_notifications():
                 params = orjson.loads(message)["params"]
                 if "progress" not in params:
-                    errors.print(f"[dim]{params['level']}[/dim]", params["data"])
+                    data = (
+                        params["data"] if isinstance(params["data"], str) else str(params["data"])
+                    )
+                    errors.print(f"[dim]{params['level']}[/dim] {escape(data)}")
                     continue
                 if task is None:
                     task = bar.add_task("", total=params.get("total"))
@@ -105,7 +111,7 @@ async def _follow(execution: Execution) -> bytes:
                     task,
                     completed=params["progress"],
                     total=params.get("total"),
-                    description=params.get("message", ""),
+                    description=escape(params.get("message", "")),
                 )
     return execution.result
 
@@ -118,10 +124,11 @@ def _print(result: dict[str, Any]) -> None:
                 console.print(block["text"], markup=False, soft_wrap=True)
             case "image" | "audio":
                 size = len(block["data"]) * 3 // 4
-                console.print(f"({block['type']}: {block['mimeType']}, about {size:,} bytes)")
+                kind = f"({block['type']}: {block['mimeType']}, about {size:,} bytes)"
+                console.print(kind, markup=False)
             case "resource_link":
-                console.print(f"({block['name']}: {block['uri']})")
+                console.print(f"({block['name']}: {block['uri']})", markup=False)
             case _:
                 resource = block["resource"]
-                console.print(f"({resource['uri']})")
+                console.print(f"({resource['uri']})", markup=False)
                 console.print(resource.get("text", ""), markup=False, soft_wrap=True)

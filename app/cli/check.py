@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from app.cli.exits import Exit
@@ -20,7 +21,7 @@ from app.cli.options import (
 from app.configuration import ConfigurationError, load_settings
 from app.observability.logs import configure_logging
 from app.registry.assembly import Assembly
-from app.registry.inspect import load_once
+from app.registry.once import load_once
 from app.registry.tool import definition_of
 from app.server import server_messages
 from app.settings import Settings
@@ -88,7 +89,7 @@ def tools(
         schema = definition["inputSchema"]
         required = schema.get("required", [])
         arguments = [
-            name if name in required else f"[dim]{name}[/dim]"
+            escape(name) if name in required else f"[dim]{escape(name)}[/dim]"
             for name in schema.get("properties", {})
         ]
         table.add_row(
@@ -96,8 +97,8 @@ def tools(
             "loop" if tool.is_async else "thread",
             f"{tool.timeout_s:g} s",
             ", ".join(arguments),
-            str(definition.get("description", "")).partition("\n")[0],
-            _shown_path(settings, tool.source.path),
+            escape(str(definition.get("description", "")).partition("\n")[0]),
+            escape(_shown_path(settings, tool.source.path)),
         )
     out.print(table)
     broken = [problem for problem in assembly.problems if problem.severity == "error"]
@@ -126,7 +127,7 @@ def _shown_path(settings: Settings, path: str) -> str:
 
 def _print(findings: list[Finding], served: int) -> None:
     for finding in findings:
-        where = finding["file"] + (f":{finding['line']}" if finding["line"] else "")
+        where = escape(finding["file"] + (f":{finding['line']}" if finding["line"] else ""))
         colour = "red" if finding["severity"] == "error" else "yellow"
         what = f"{finding['tool']}: " if finding["tool"] else ""
         errors.print(f"{where}: [{colour}]{finding['severity']}[/{colour}]: ", end="")

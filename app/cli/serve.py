@@ -151,11 +151,16 @@ def _supervise(
         return process
 
     workers = [start() for _ in range(count)]
+    code = Exit.OK
     while not stopping.wait(RESTART_PAUSE_S):
         for index, worker in enumerate(workers):
             if not worker.is_alive():
                 log.error("worker_died", pid=worker.pid, exit_code=worker.exitcode)
-                workers[index] = start()
+                if worker.exitcode == Exit.STARTUP:  # the next one would fail alike
+                    code = Exit.STARTUP
+                    stopping.set()
+                else:
+                    workers[index] = start()
     listener.close()
     for worker in workers:
         worker.terminate()
@@ -164,3 +169,4 @@ def _supervise(
         if worker.is_alive():
             log.error("worker_killed", pid=worker.pid)
             worker.kill()
+    raise typer.Exit(code)

@@ -41,7 +41,8 @@ class Addresses:
 
 def _is_address(text: str) -> bool:
     try:
-        ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return False
-    return True
+    # A scope may be any text, and means nothing here.
+    return not (isinstance(address, ipaddress.IPv6Address) and address.scope_id)

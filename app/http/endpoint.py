@@ -11,7 +11,8 @@ from app.http.exchange import Disconnected, Exchange
 from app.http.gate import Gate
 from app.http.listening import carry_subscription
 from app.http.responses import Receive, Scope, Send
-from app.methods.router import Reply, Router
+from app.methods.answers import Reply
+from app.methods.router import Router
 from app.methods.subscriptions import Hub
 from app.observability.logs import EventLog
 from app.principal import ANONYMOUS
@@ -42,7 +43,7 @@ class Endpoint:
     def __init__(
         self, settings: Settings, router: Router, hub: Hub, messages: ServerMessages
     ) -> None:
-        self._execution = settings.execution
+        self._execution_settings = settings.execution
         self._gate = Gate(settings.server)
         self._addresses = Addresses(settings.server.trusted_proxies)
         self._router = router
@@ -110,7 +111,7 @@ class Endpoint:
         answer = self._router.dispatch(call, ANONYMOUS, exchange.headers)
         record, response = exchange.record, exchange.response
         if isinstance(answer, Execution):
-            await carry_call(answer, call, exchange, self._execution)
+            await carry_call(answer, call, exchange, self._execution_settings)
             record.outcome, record.error_id = answer.outcome, answer.error_id
         elif isinstance(answer, Reply):
             record.outcome = answer.outcome

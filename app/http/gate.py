@@ -18,7 +18,7 @@ from app.protocol.errors import (
     UnsupportedMediaType,
 )
 from app.protocol.headers import PARAM_PREFIX, HeaderMap, is_token
-from app.settings import ServerSettings, is_loopback_host
+from app.settings import ServerSettings, is_loopback_host, normal_origin
 
 ALLOW: Final = "POST, OPTIONS"
 _ALLOWED_HEADERS: Final = frozenset(
@@ -34,7 +34,6 @@ _ALLOWED_HEADERS: Final = frozenset(
     }
 )
 _EXPOSED_HEADERS: Final = b"Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _MAX_REQUESTED_HEADERS: Final = 64
 
 
@@ -196,23 +195,6 @@ def host_name(value: str) -> str:
     if value.startswith("["):
         return value[1:].partition("]")[0]
     return value.partition(":")[0]
-
-
-def normal_origin(value: str) -> str | None:
-    """``scheme://host:port`` in lower case with the port spelled out; None if it is no origin."""
-    try:
-        parts = urlsplit(value.strip())
-        port = parts.port
-    except ValueError:
-        return None
-    if not parts.scheme or not parts.hostname or parts.path or parts.query or parts.fragment:
-        return None
-    if parts.username is not None or value.strip().endswith(("?", "#")):
-        return None
-    if port is None:
-        port = _DEFAULT_PORTS.get(parts.scheme)
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme}://{host}:{port}"
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,7 @@ import asyncio
 from app.http.disconnect import SLOW_READER_S, Watch
 from app.http.exchange import Exchange
 from app.http.responses import Response, event
-from app.methods.router import Subscription
+from app.methods.answers import Subscription
 from app.methods.subscriptions import Hub, Stream
 from app.protocol.inbound import Call
 from app.protocol.messages import ServerMessages, acknowledged, tools_list_changed

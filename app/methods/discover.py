@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from app.methods.router import Reply
+from app.methods.answers import Reply
 from app.principal import Principal
 from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Call

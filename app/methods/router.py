@@ -1,41 +1,14 @@
 """From a method's name to its handler."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
-from app.execution.execution import Execution
+from app.methods.answers import Answer
 from app.principal import Principal
 from app.protocol.errors import MethodNotFound
 from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Call
 from app.protocol.schema import MODERN_PROTOCOL_VERSIONS
 
-
-class Reply(NamedTuple):
-    """An answer that is ready.
-
-    Attributes:
-        result: The encoded result object.
-        headers: HTTP response headers that go with it.
-        outcome: For the log: ``ok`` or ``tool_error``.
-    """
-
-    result: bytes
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    outcome: str = "ok"
-
-
-class Subscription(NamedTuple):
-    """A request to be told of changes.
-
-    Attributes:
-        kinds: What the server agreed to tell of; empty if nothing was.
-    """
-
-    kinds: tuple[str, ...]
-
-
-Answer = Reply | Execution | Subscription
 Handler = Callable[[Call, Principal, HeaderMap | None], Answer]
 """Answers a request or raises ``ProtocolError``. Never waits: what takes time is an Execution.
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from app.methods.router import Subscription
+from app.methods.answers import Subscription
 from app.principal import Principal
 from app.protocol.errors import InvalidParams, Unavailable
 from app.protocol.headers import HeaderMap

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from app.execution.execution import Execution, Outcome
 from app.execution.executor import Executor, log_failure, new_error_id
 from app.execution.results import ResultEncoder
-from app.methods.router import Reply
+from app.methods.answers import Reply
 from app.principal import Principal
 from app.protocol.errors import InvalidParams
 from app.protocol.headers import HeaderMap, check_parameters, mirrored_headers

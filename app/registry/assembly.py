@@ -20,7 +20,7 @@ from app.registry.tool import (
     environment_name,
     override_for,
 )
-from app.settings import Settings
+from app.settings import ENVIRONMENT_TOOL, Settings
 from app.toolkit import ToolSpec
 
 _Placed = tuple[Tool, int]
@@ -70,7 +70,7 @@ def assemble(
         problems += errors
         candidates += placed
     tools = _without_duplicates(candidates, served, problems)
-    enabled = [tool for tool in tools if override_for(tool.name, settings.overrides).enabled]
+    enabled = [tool for tool, _ in tools if override_for(tool.name, settings.overrides).enabled]
     problems += _warnings(tools, settings)
     catalog = Catalog(
         enabled,
@@ -115,7 +115,7 @@ def _without_duplicates(
     candidates: Iterable[_Placed],
     served: Mapping[str, Tool],
     problems: list[Problem],
-) -> list[Tool]:
+) -> list[_Placed]:
     """Of tools with one name none is served, except one that was served before."""
     by_name: defaultdict[str, list[_Placed]] = defaultdict(list)
     for tool, line in candidates:
@@ -123,15 +123,15 @@ def _without_duplicates(
     unique = []
     for name, same in by_name.items():
         if len(same) == 1:
-            unique.append(same[0][0])
+            unique.append(same[0])
             continue
         places = [f"{tool.source.path}:{line}" for tool, line in same]
         before = served[name].source.path if name in served else None
-        known = [tool for tool, _ in same if tool.source.path == before]
+        known = [placed for placed in same if placed[0].source.path == before]
         outcome = "none of them is served"
         if len(known) == 1:
             unique.append(known[0])
-            outcome = f"the one in {known[0].source.path}, served before, stays"
+            outcome = f"the one in {known[0][0].source.path}, served before, stays"
         for tool, line in same:
             problems.append(
                 Problem(
@@ -145,35 +145,38 @@ def _without_duplicates(
     return unique
 
 
-def _warnings(tools: Sequence[Tool], settings: Settings) -> list[Problem]:
+def _warnings(placed: Sequence[_Placed], settings: Settings) -> list[Problem]:
     warnings = []
-    for tool in tools:
+    for tool, line in placed:
+        path = tool.source.path
         if not PORTABLE_NAME.match(tool.name):
-            warnings.append(
-                Problem(
-                    tool.source.path,
-                    None,
-                    "warning",
-                    "many hosts accept only [A-Za-z0-9_-]{1,64} as a name; "
-                    '[tools] separator = "_" makes prefixes portable',
-                    tool.name,
-                )
+            message = (
+                "many hosts accept only [A-Za-z0-9_-]{1,64} as a name; "
+                '[tools] separator = "_" makes prefixes portable'
             )
+            warnings.append(Problem(path, line, "warning", message, tool.name))
         if b'"description"' not in tool.definition:
-            warnings.append(
-                Problem(
-                    tool.source.path,
-                    None,
-                    "warning",
-                    "no description; a model chooses tools by theirs (write a docstring)",
-                    tool.name,
-                )
-            )
-    names = {tool.name for tool in tools}
-    known = names | {environment_name(name) for name in names}
-    for name in settings.overrides.keys() - known:
-        close = difflib.get_close_matches(name, sorted(names), n=1)
-        hint = f'; did you mean "{close[0]}"?' if close else ""
-        message = f'[overrides."{name}"] names no tool{hint}'
-        warnings.append(Problem("", None, "warning", message))
-    return warnings
+            message = "no description; a model chooses tools by theirs (write a docstring)"
+            warnings.append(Problem(path, line, "warning", message, tool.name))
+    return [*warnings, *_lost_overrides({tool.name for tool, _ in placed}, settings)]
+
+
+def _lost_overrides(names: set[str], settings: Settings) -> list[Problem]:
+    """Overrides that reach no tool, or more than one."""
+    problems = []
+    by_environment: defaultdict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        by_environment[ENVIRONMENT_TOOL + environment_name(name)].append(name)
+    for key in sorted(settings.overrides):
+        reached = by_environment[key] if key.startswith(ENVIRONMENT_TOOL) else [key]
+        shown = f'[overrides."{key}"]'
+        if key.startswith(ENVIRONMENT_TOOL):
+            shown = f"MCP__OVERRIDES__{key.removeprefix(ENVIRONMENT_TOOL).upper()}"
+        if len(reached) > 1:
+            message = f"{shown} reaches more than one tool: {', '.join(reached)}"
+            problems.append(Problem("", None, "error", message))
+        elif not names.intersection(reached):
+            close = difflib.get_close_matches(key, sorted(names), n=1)
+            hint = f'; did you mean "{close[0]}"?' if close else ""
+            problems.append(Problem("", None, "warning", f"{shown} names no tool{hint}"))
+    return problems

@@ -19,6 +19,7 @@ class Garbage:
 
     def __init__(self) -> None:
         self._waiting = 0
+        self._after: int | None = None
 
     def settle(self) -> None:
         """The tools are loaded for the first time: never visit what is there now again."""
@@ -33,8 +34,16 @@ class Garbage:
         collection has to do, or requests would wait for it.
         """
         if files > COLLECT_AFTER:
-            return
+            self._after = _full_collections()
+        if self._after is not None:
+            if self._after == _full_collections():
+                return
+            self._after = None
         self._waiting += files
         if self._waiting >= COLLECT_AFTER:
             self._waiting = 0
             gc.collect()
+
+
+def _full_collections() -> int:
+    return int(gc.get_stats()[2]["collections"])

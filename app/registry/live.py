@@ -1,7 +1,6 @@
 """The registry of a running server: the current snapshot and how it is replaced."""
 
 import asyncio
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -13,65 +12,16 @@ from app.protocol.sealed import KeyRing
 from app.registry.assembly import Assembly, assemble
 from app.registry.catalog import Catalog
 from app.registry.garbage import Garbage
+from app.registry.lifespans import TIMEOUT_S, Lifespan
 from app.registry.loader import Build, LoadedFile, forget_modules, load_folder
 from app.registry.problems import Problem
 from app.registry.tool import Tool
 from app.settings import Settings
 
-LIFESPAN_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 5.0
+"""How long the modules may take to close when the process ends."""
+
 log = structlog.get_logger()
-
-
-class Lifespan:
-    """A module's ``lifespan()``, entered and left in one task of its own.
-
-    Args:
-        settings: Given to a ``lifespan`` that takes a parameter.
-    """
-
-    def __init__(self, file: LoadedFile, settings: Mapping[str, Any]) -> None:
-        self._file = file
-        self._settings = settings
-        self._leave = asyncio.Event()
-        self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run(), name=f"lifespan of {file.path}")
-
-    async def _run(self) -> None:
-        try:
-            lifespan = self._file.module.lifespan
-            takes_settings = bool(inspect.signature(lifespan).parameters)
-            async with lifespan(*[self._settings] * takes_settings) as value:
-                self._file.lifespan_value = value
-                self._entered.set_result(None)
-                await self._leave.wait()
-        except Exception as error:
-            if self._entered.done():
-                log.exception("lifespan_failed", file=self._file.path)
-            else:
-                self._entered.set_exception(error)
-
-    async def enter(self) -> None:
-        """Wait until the module is ready.
-
-        Raises:
-            Exception: What the module raised, or TimeoutError.
-        """
-        try:
-            async with asyncio.timeout(LIFESPAN_TIMEOUT_S):
-                await self._entered
-        except TimeoutError:
-            self._task.cancel()
-            raise TimeoutError(
-                f"lifespan() did not yield within {LIFESPAN_TIMEOUT_S:g} s"
-            ) from None
-
-    async def exit(self) -> None:
-        """Close what the module opened; what does not close in time is left behind."""
-        self._leave.set()
-        done, _ = await asyncio.wait({self._task}, timeout=LIFESPAN_TIMEOUT_S)
-        if not done:
-            self._task.cancel()
-            log.error("lifespan_did_not_end", file=self._file.path)
 
 
 class Registry:
@@ -116,6 +66,9 @@ class Registry:
             FileNotFoundError: There is no such folder.
         """
         await self._replace(self._settings, announce=False)
+
+    def settle(self) -> None:
+        """The process is about to serve: keep the cycle collector out of its way."""
         self._garbage.settle()
 
     async def reload(self, settings: Settings | None = None) -> bool:
@@ -134,9 +87,9 @@ class Registry:
         """Close what the modules opened, after their last calls ended or were given up."""
         for task in self._retiring:
             task.cancel()
-        await asyncio.gather(*self._retiring, return_exceptions=True)
-        await asyncio.gather(*(lifespan.exit() for lifespan in self._lifespans.values()))
+        current = [lifespan.exit(STOP_TIMEOUT_S) for lifespan in self._lifespans.values()]
         self._lifespans.clear()
+        await asyncio.gather(*self._retiring, *current, return_exceptions=True)
 
     def begin_call(self, tool: Tool) -> None:
         """Count a call, so that the code it runs is not closed under it."""
@@ -183,25 +136,23 @@ class Registry:
         )
 
     async def _enter_lifespans(self, assembly: Assembly) -> list[Problem]:
+        """Enter those of new files, at the same time. Returns what went wrong."""
+        entering = {
+            file: Lifespan(file, _settings_of(file, assembly))
+            for file in assembly.files.values()
+            if file.specs and file not in self._lifespans and hasattr(file.module, "lifespan")
+        }
+        outcomes = await asyncio.gather(
+            *(lifespan.enter() for lifespan in entering.values()), return_exceptions=True
+        )
         problems = []
-        for file in assembly.files.values():
-            if not file.specs or file in self._lifespans or not hasattr(file.module, "lifespan"):
-                continue
-            # Connections are opened here, so what configures them must reach here: the
-            # settings of all tools of the file, in name order.
-            settings: dict[str, Any] = {}
-            for tool in assembly.catalog.tools.values():
-                if tool.source is file:
-                    settings |= tool.settings
-            lifespan = Lifespan(file, settings)
-            try:
-                await lifespan.enter()
-            except Exception as error:
-                log.warning("lifespan_failed", file=file.path, exc_info=True)
+        for (file, lifespan), error in zip(entering.items(), outcomes, strict=True):
+            if error is None:
+                self._lifespans[file] = lifespan
+            else:
+                log.warning("lifespan_failed", file=file.path, exc_info=error)
                 message = f"lifespan() failed: {type(error).__name__}: {error}"
                 problems.append(Problem(file.path, None, "error", message))
-            else:
-                self._lifespans[file] = lifespan
         return problems
 
     def _report(self, problems: Sequence[Problem]) -> None:
@@ -241,12 +192,23 @@ class Registry:
         forget_modules([*self._files.values(), *self._retiring.values()])
 
 
+def _settings_of(file: LoadedFile, assembly: Assembly) -> dict[str, Any]:
+    """What configures the connections of a file: the settings of all its tools, in name order."""
+    settings: dict[str, Any] = {}
+    for tool in assembly.catalog.tools.values():
+        if tool.source is file:
+            settings |= tool.settings
+    return settings
+
+
 async def _close_when_idle(idle: asyncio.Event, lifespan: Lifespan | None) -> None:
+    timeout_s = STOP_TIMEOUT_S  # the process ends before the last call did
     try:
         await idle.wait()
+        timeout_s = TIMEOUT_S
     finally:
         if lifespan is not None:
-            await lifespan.exit()
+            await lifespan.exit(timeout_s)
 
 
 def _without(build: Build, failed: Sequence[Problem], previous: Mapping[str, LoadedFile]) -> Build:
@@ -257,5 +219,4 @@ def _without(build: Build, failed: Sequence[Problem], previous: Mapping[str, Loa
             files[problem.path] = previous[problem.path]
         else:
             files.pop(problem.path, None)
-    paths = {problem.path for problem in failed}
-    return Build(files, build.failed | paths, [*build.problems, *failed])
+    return Build(files, [*build.problems, *failed])

@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from app.registry.problems import Problem
-from app.toolkit import ToolSpec
+from app.toolkit import DECLARED, ToolSpec
 
 MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
 _builds: Final = itertools.count(1)
@@ -77,11 +77,9 @@ class Build:
 
     Attributes:
         files: The version of each file that can be served, by path; helpers included.
-        failed: Paths that could not be loaded in their present form.
     """
 
     files: Mapping[str, LoadedFile]
-    failed: frozenset[str]
     problems: Sequence[Problem]
 
 
@@ -100,7 +98,6 @@ def load_folder(folder: Path, previous: Mapping[str, LoadedFile]) -> Build:
     keys = {path: _key(path, sources) for path in sources}
     package = _Package(folder, sources)
     files: dict[str, LoadedFile] = {}
-    failed: set[str] = set()
     for path in sorted(sources):
         old = previous.get(path)
         if old is not None and old.key == keys[path]:
@@ -114,13 +111,12 @@ def load_folder(folder: Path, previous: Mapping[str, LoadedFile]) -> Build:
                 raise
             except BaseException as error:  # noqa: BLE001  # a file may raise SystemExit too
                 problems.append(_load_problem(folder, sources[path], error))
-                failed.add(path)
                 if path in previous:
                     files[path] = previous[path]
             else:
                 specs = _specs(module) if sources[path].is_tool_file else ()
                 files[path] = LoadedFile(path, keys[path], module, specs)
-    return Build(files, frozenset(failed), problems)
+    return Build(files, problems)
 
 
 def _read(folder: Path, problems: list[Problem]) -> Iterator[Source]:
@@ -247,12 +243,20 @@ def forget_modules(keep: Iterable[LoadedFile]) -> None:
 
 def _specs(module: types.ModuleType) -> list[tuple[ToolSpec[..., Any], int]]:
     """The tools that a module declares itself; imported ones belong to their own file."""
-    seen: dict[int, tuple[ToolSpec[..., Any], int]] = {}
-    for value in vars(module).values():
-        if isinstance(value, ToolSpec) and value.function.__module__ == module.__name__:
-            code = getattr(value.function, "__code__", None)
-            seen[id(value)] = (value, code.co_firstlineno if code else 1)
-    return list(seen.values())
+    names = vars(module)
+    own = [
+        value
+        for value in names.values()
+        if isinstance(value, ToolSpec) and value.function.__module__ == module.__name__
+    ]
+    # A tool that was declared through a decorator of a helper is in the names alone.
+    specs = {id(spec): spec for spec in [*names.get(DECLARED, ()), *own]}
+    return [(spec, _line_of(spec.function)) for spec in specs.values()]
+
+
+def _line_of(function: Any) -> int:
+    code = getattr(function, "__code__", None)
+    return code.co_firstlineno if code is not None else 1
 
 
 def _load_problem(folder: Path, source: Source, error: BaseException) -> Problem:

@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import typing_extensions
@@ -22,11 +23,23 @@ from app.registry.inline import inline_references
 from app.toolkit import Context, Header, ToolSpec
 
 _SERIALIZER_CONFIG: Final = CoreConfig(ser_json_inf_nan="constants", ser_json_bytes="base64")
-_SECRET_NAME: Final = re.compile(
-    r"(^|[_-])(pass(word|wd|phrase)?|secret|token|api[_-]?key|credentials?|private[_-]?key|"
-    r"access[_-]?key|authorization|bearer|cookie|ssn|pin)($|[_-])",
-    re.IGNORECASE,
+_SECRET_WORDS: Final = frozenset(
+    {
+        *("password", "passwd", "passphrase", "secret", "token", "apikey", "credential"),
+        *("authorization", "bearer", "cookie", "ssn", "pin", "privatekey", "accesskey"),
+    }
 )
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a name has a word for a secret in it: ``api_key``, ``accessToken``, ``secrets``."""
+    words = [_singular(word.lower()) for word in _WORD.findall(name)]
+    return not _SECRET_WORDS.isdisjoint([*words, *(a + b for a, b in pairwise(words))])
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 
 class SignatureError(ValueError):
@@ -238,19 +251,22 @@ def _field(parameter: inspect.Parameter, hint: Any, description: str) -> tuple[A
         own["alias"] = parameter.name
     if description and not any(info.description for info in infos):
         own["description"] = description
-    header = next((item for item in metadata if isinstance(item, Header)), None)
-    if header is not None:
-        if default is ... and type(None) in get_args(get_args(hint)[0]):
-            default = None
-        _refuse_secret(parameter.name, header)
+    is_mirrored = any(isinstance(item, Header) for item in metadata)
+    if is_mirrored and default is ... and type(None) in get_args(get_args(hint)[0]):
+        default = None
     return Annotated[hint, Field(**own)], default
 
 
-def _refuse_secret(name: str, header: Header) -> None:
-    if _SECRET_NAME.search(name) or _SECRET_NAME.search(header.name):
+def refuse_secret(name: str, header: str) -> None:
+    """Tools, "x-mcp-header": sensitive parameters should not be mirrored.
+
+    Raises:
+        SignatureError: The parameter or the header is named like a secret.
+    """
+    if is_secret_name(name) or is_secret_name(header):
         raise SignatureError(
-            f"parameter {name!r} looks like a secret and is marked Header({header.name!r}): every "
-            "proxy on the way could read it; pass secrets through [overrides.*.settings]"
+            f"parameter {name!r} looks like a secret and is mirrored in the header {header!r}: "
+            "every proxy on the way could read it; pass secrets through [overrides.*.settings]"
         )
 
 
@@ -272,14 +288,23 @@ def _finish_mirrored(node: Any) -> None:
     if not isinstance(node, dict):
         return
     for name, child in (node.get("properties") or {}).items():
-        if isinstance(child, dict) and isinstance(header := child.get("x-mcp-header"), str):
+        _lift_mirrored(child)
+        if isinstance(child, dict) and isinstance(child.get("x-mcp-header"), str):
             if child.get("writeOnly") or child.get("format") == "password":
                 raise SignatureError(f"parameter {name!r} is a secret type and cannot be mirrored")
-            _refuse_secret(name, Header(header))
             if child.get("default", ...) is None:
                 del child["default"]
     for child in node.values():
         _finish_mirrored(child)
+
+
+def _lift_mirrored(node: Any) -> None:
+    """``Annotated[str, Header(...)] | None`` means the same as ``Annotated[str | None, ...]``."""
+    choices = node.get("anyOf", []) if isinstance(node, dict) else []
+    marked = [choice for choice in choices if "x-mcp-header" in choice]
+    if len(marked) == 1 and all(choice in (marked[0], {"type": "null"}) for choice in choices):
+        del node["anyOf"]
+        node.update(marked[0])
 
 
 def _bind_by_model(
@@ -298,7 +323,7 @@ def _bind_by_model(
 def _bind_as_is(names: frozenset[str] | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def bind(arguments: dict[str, Any]) -> dict[str, Any]:
         if names is None:
-            return arguments
+            return dict(arguments)
         return {name: value for name, value in arguments.items() if name in names}
 
     return bind

@@ -25,8 +25,15 @@ from app.registry.schemas import (
     compile_explainer,
     compile_validator,
 )
-from app.registry.signature import InputPlan, OutputPlan, describe, input_plan, output_plan
-from app.settings import Settings, ToolOverride
+from app.registry.signature import (
+    InputPlan,
+    OutputPlan,
+    describe,
+    input_plan,
+    output_plan,
+    refuse_secret,
+)
+from app.settings import ENVIRONMENT_TOOL, MAX_DEADLINE_S, Settings, ToolOverride
 from app.toolkit import ToolSpec
 
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
@@ -156,8 +163,10 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         raise ToolDefinitionError(
             f"the name {name!r} is not 1 to 128 characters of A-Z a-z 0-9 _ . -"
         )
-    if spec.timeout_s is not None and not 0 < spec.timeout_s <= 3600:
-        raise ToolDefinitionError(f"timeout_s is {spec.timeout_s}; it must be 0 to 3600 seconds")
+    if spec.timeout_s is not None and not 0 < spec.timeout_s <= MAX_DEADLINE_S:
+        raise ToolDefinitionError(
+            f"timeout_s is {spec.timeout_s}; it must be above 0 and at most {MAX_DEADLINE_S} s"
+        )
     if inspect.isasyncgenfunction(spec.function) or inspect.isgeneratorfunction(spec.function):
         raise ToolDefinitionError("it is a generator; a tool returns one result")
     refuse_unknown = settings.tools.unknown_arguments == "refuse"
@@ -167,6 +176,8 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
     result = output_plan(spec)
     check_schema(arguments.schema, what="inputSchema", root_object=True)
     mirrored = mirrored_parameters(arguments.schema)
+    for parameter in mirrored:
+        refuse_secret(parameter.path[-1], parameter.name)
     if result.schema is not None:
         check_schema(result.schema, what="outputSchema", root_object=False)
     override = override_for(name, settings.overrides)
@@ -250,19 +261,16 @@ def _icon(icon: Any) -> dict[str, Any]:
 
 
 def override_for(name: str, overrides: Mapping[str, ToolOverride]) -> ToolOverride:
-    """The override of a tool. One from the environment is laid over one from the file.
+    """The override of a tool; one from the environment is laid over one from the file.
 
-    Environment names cannot hold ``.`` or ``-`` and have no case: there ``FINANCE_CONVERT``
-    stands for ``finance.convert``.
+    In the environment ``FINANCE_CONVERT`` stands for ``finance.convert``.
     """
-    exact, loose = overrides.get(name), None
-    key = environment_name(name)
-    if key != name:
-        loose = overrides.get(key)
-    if exact is None or loose is None:
-        return exact or loose or ToolOverride()
-    merged = exact.model_dump(exclude_unset=True) | loose.model_dump(exclude_unset=True)
-    merged["settings"] = {**exact.settings, **loose.settings}
+    of_file = overrides.get(name)
+    of_environment = overrides.get(ENVIRONMENT_TOOL + environment_name(name))
+    if of_file is None or of_environment is None:
+        return of_file or of_environment or ToolOverride()
+    merged = of_file.model_dump(exclude_unset=True) | of_environment.model_dump(exclude_unset=True)
+    merged["settings"] = {**of_file.settings, **of_environment.settings}
     return ToolOverride.model_validate(merged)
 
 

@@ -12,7 +12,8 @@ from watchfiles import Change, awatch
 DEBOUNCE_MS: Final = 400
 STEP_MS: Final = 50
 LOOK_MS: Final = 1000
-"""How often it is checked that the watched folder is still the one at its path."""
+"""How often the configuration file is looked at, and whether the watched folder is still the one at
+its path."""
 
 RETRY_S: Final = 1.0
 
@@ -29,8 +30,8 @@ async def changes(
     An empty set comes whenever a watch has been put in place, for the first time or again: what
     changed before that, after the files were read, would go unseen.
 
-    Both paths are absolute and have no links in them, as the changes that are told of. Ends
-    when ``stop`` is set.
+    The folder is absolute and has no links in it, as the changes that are told of. Ends when
+    ``stop`` is set.
     """
     queue: asyncio.Queue[Found | None] = asyncio.Queue()
 
@@ -39,15 +40,9 @@ async def changes(
         # A folder that comes or goes may have brought or taken files unseen.
         return "__pycache__" not in file.parts and file.suffix in {".py", ""}
 
-    def is_config(_: Change, path: str) -> bool:
-        return Path(path) == config
-
-    watchers = [asyncio.create_task(_keep_watching(folder, is_python, queue, stop, deep=True))]
+    watchers = [asyncio.create_task(_keep_watching(folder, is_python, queue, stop))]
     if config is not None:
-        # The folder, not the file: editors replace files, and a watch would stay on the old one.
-        watchers.append(
-            asyncio.create_task(_keep_watching(config.parent, is_config, queue, stop, deep=False))
-        )
+        watchers.append(asyncio.create_task(_look_at(config, queue, stop)))
     ending = asyncio.create_task(_end(stop, queue))
     try:
         while (found := await queue.get()) is not None:
@@ -62,18 +57,40 @@ async def _end(stop: asyncio.Event, queue: "asyncio.Queue[Found | None]") -> Non
     queue.put_nowait(None)
 
 
+async def _look_at(file: Path, queue: "asyncio.Queue[Found | None]", stop: asyncio.Event) -> None:
+    """Look at one file now and then.
+
+    A watch would have to be on its folder, since editors replace files; and there logs and
+    other files may change many times a second.
+    """
+    seen = _version(file)
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), LOOK_MS / 1000)
+        version = _version(file)
+        if version != seen:
+            seen = version
+            queue.put_nowait(frozenset({file}))
+
+
+def _version(file: Path) -> tuple[int, int, int] | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
 async def _keep_watching(
     root: Path,
     matters: Matters,
     queue: "asyncio.Queue[Found | None]",
     stop: asyncio.Event,
-    *,
-    deep: bool,
 ) -> None:
     """Watch a folder through all that happens to it: removed, made again, replaced."""
     while not stop.is_set():
         try:
-            await _watch(root, matters, queue, stop, deep=deep)
+            await _watch(root, matters, queue, stop)
         except Exception:  # what the system's watches can raise; without them nothing is noticed
             log.exception("watch_failed", folder=str(root))
         with contextlib.suppress(TimeoutError):
@@ -85,8 +102,6 @@ async def _watch(
     matters: Matters,
     queue: "asyncio.Queue[Found | None]",
     stop: asyncio.Event,
-    *,
-    deep: bool,
 ) -> None:
     watched = _identity(root)
     if watched is None:
@@ -98,7 +113,7 @@ async def _watch(
         debounce=DEBOUNCE_MS,
         step=STEP_MS,
         stop_event=stop,
-        recursive=deep,
+        recursive=True,
         ignore_permission_denied=True,
         rust_timeout=LOOK_MS,
         yield_on_timeout=True,

@@ -105,7 +105,7 @@ CALLS: dict[str, tuple[str, int, str]] = {
     "a result": ('{"text": "hi", "times": 2}', Exit.OK, "HIHI"),
     "a tool error": ('{"text": ""}', Exit.PROBLEMS, "nothing to shout"),
     "bad arguments": ('{"txet": "hi"}', Exit.PROBLEMS, "missing required text"),
-    "no JSON": ("{", Exit.USAGE, "not JSON"),
+    "no JSON": ("{", Exit.USAGE, "not valid JSON"),
     "no object": ("[]", Exit.USAGE, "JSON object"),
 }
 

@@ -12,7 +12,7 @@ from app.configuration import ConfigurationError, load_settings
 from app.content import BLOCKS
 from app.execution import execution
 from app.execution.execution import Outcome
-from app.methods import subscriptions
+from app.http import disconnect
 from app.protocol import headers, jsonrpc
 from app.protocol.errors import ProtocolError
 from app.registry import explain, loader, schemas
@@ -192,7 +192,7 @@ def test_every_field_and_outcome_of_a_request_is_explained() -> None:
     ("value", "shown"),
     [
         (jsonrpc.MAX_DEPTH, "{} levels"),
-        (int(subscriptions.SLOW_READER_S), "{} s"),
+        (int(disconnect.SLOW_READER_S), "{} s"),
         (execution.MAX_PENDING, "| {} |"),
         (execution.BURST, "{} at once"),
         (int(1 / execution.INTERVAL_S), "then {} a second"),

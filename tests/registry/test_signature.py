@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import pytest
 from pydantic import BaseModel, Field, SecretStr
 
-from app import Context, Header, Image, ToolResult, tool
+from app import Context, Header, Image, ToolResult, ToolSpec, tool
 from app.registry.signature import (
     InputPlan,
     SignatureError,
@@ -19,6 +19,8 @@ from app.registry.signature import (
     input_plan,
     output_plan,
 )
+from app.registry.tool import ToolDefinitionError, compile_tool
+from app.settings import Settings
 
 NOTHING = {"type": "object", "additionalProperties": False}
 
@@ -244,8 +246,6 @@ def _star(*a: int) -> None: ...
 def _keywords(**a: int) -> None: ...
 def _unresolved(a: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 def _formless(a: object.__class__.__call__.__class__) -> None: ...  # type: ignore[name-defined]
-def _secret_name(api_key: Annotated[str, Header("Key")]) -> None: ...
-def _secret_header(value: Annotated[str, Header("Auth-Token")]) -> None: ...
 def _secret_type(value: Annotated[SecretStr, Header("Value")]) -> None: ...
 
 
@@ -257,8 +257,6 @@ def _secret_type(value: Annotated[SecretStr, Header("Value")]) -> None: ...
         (_keywords, "input_schema"),
         (_unresolved, "Missing"),
         (_formless, "no JSON form"),
-        (_secret_name, "secret"),
-        (_secret_header, "secret"),
         (_secret_type, "secret"),
     ],
 )
@@ -267,6 +265,50 @@ def test_a_function_that_cannot_be_a_tool_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(SignatureError, match=reason):
         _plan(function)
+
+
+SECRETS = ["api_key", "apiKey", "accessToken", "tokens", "clientSecret", "PASSWORD", "privateKey"]
+NO_SECRETS = ["region", "key", "tokenizer", "compass", "pages", "secretary", "authority"]
+
+
+@pytest.mark.parametrize("own_schema", [False, True])
+@pytest.mark.parametrize("name", [*SECRETS, *NO_SECRETS])
+def test_what_is_named_like_a_secret_is_not_mirrored(name: str, own_schema: bool) -> None:
+    async def f(**arguments: str) -> None: ...
+
+    schema = {"type": "object", "properties": {name: {"type": "string", "x-mcp-header": "A"}}}
+    spec: ToolSpec[..., Any] = tool(input_schema=schema)(f)
+    if not own_schema:
+
+        def g(value: Annotated[str, Header("A"), Field(alias=name)]) -> None: ...
+
+        g.__annotations__["value"] = Annotated[str, Header("A"), Field(alias=name)]
+        spec = tool(g)
+    if name in SECRETS:
+        with pytest.raises(ToolDefinitionError, match="secret"):
+            compile_tool(spec, name="t", source=None, settings=Settings())
+    else:
+        compile_tool(spec, name="t", source=None, settings=Settings())
+
+
+def test_an_optional_around_the_mark_means_the_same() -> None:
+    def f(region: Annotated[str, Header("Region")] | None = None) -> None: ...
+
+    assert _plan(f).schema["properties"]["region"] == {"type": "string", "x-mcp-header": "Region"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"type": "object", "properties": {"a": {}}}, "does not require 'a'"),
+        ({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"]}, "properties b"),
+    ],
+)
+def test_a_schema_of_ones_own_must_fit_the_function(schema: Any, reason: str) -> None:
+    def f(a: int) -> None: ...
+
+    with pytest.raises(SignatureError, match=reason):
+        _plan(f, input_schema=schema)
 
 
 def _output(annotation: Any, **how: Any) -> Any:

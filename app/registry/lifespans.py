@@ -1,0 +1,67 @@
+"""The ``lifespan()`` of tool modules: their connections, opened before and closed after use."""
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from app.registry.loader import LoadedFile
+
+TIMEOUT_S: Final = 30.0
+"""How long a module may take to get ready, and to close."""
+
+log = structlog.get_logger()
+
+
+class Lifespan:
+    """A module's ``lifespan()``, entered and left in one task of its own.
+
+    Args:
+        settings: Given to a ``lifespan`` that takes a parameter.
+    """
+
+    def __init__(self, file: LoadedFile, settings: Mapping[str, Any]) -> None:
+        self._file = file
+        self._settings = settings
+        self._leave = asyncio.Event()
+        self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(), name=f"lifespan of {file.path}")
+
+    async def _run(self) -> None:
+        lifespan = self._file.module.lifespan
+        try:
+            takes_settings = bool(inspect.signature(lifespan).parameters)
+            manager = lifespan(self._settings) if takes_settings else lifespan()
+            async with manager as value:
+                self._file.lifespan_value = value
+                if not self._entered.done():
+                    self._entered.set_result(None)
+                await self._leave.wait()
+        except Exception as error:
+            if self._entered.done():
+                log.exception("lifespan_failed", file=self._file.path)
+            else:
+                self._entered.set_exception(error)
+
+    async def enter(self) -> None:
+        """Wait until the module is ready.
+
+        Raises:
+            Exception: What the module raised, or TimeoutError.
+        """
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._entered
+        except TimeoutError:
+            self._task.cancel()
+            raise TimeoutError(f"lifespan() did not yield within {TIMEOUT_S:g} s") from None
+
+    async def exit(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Close what the module opened; what does not close in time is left behind."""
+        self._leave.set()
+        done, _ = await asyncio.wait({self._task}, timeout=timeout_s)
+        if not done:
+            self._task.cancel()
+            log.error("lifespan_did_not_end", file=self._file.path)
