@@ -16,16 +16,17 @@ async def carry_call(
 ) -> None:
     """Send what the tool says and how it ends. A client that goes cancels the call."""
     response = exchange.response
-    watch = Watch(exchange.scope, exchange.receive, execution.cancel)
+    watch = Watch(exchange.connection, exchange.receive, execution.cancel)
     try:
         if execution.headers:
             _mirror(execution.headers, exchange)
-        if exchange.accepts.stream:
-            await _until_done(execution, response, settings)
-        else:
-            while not execution.is_over:
-                execution.take_notifications()  # a client of JSON alone cannot get them
-                await execution.wait()
+        await execution.wait(execution.time() + settings.silence_s)
+        # Most calls are over now, and have said nothing.
+        if execution.result is None or execution.has_notifications:
+            if exchange.accepts.stream:
+                await _until_done(execution, response, settings)
+            else:
+                await _in_silence(execution)
         if execution.result is None:
             response.disconnected()
             return
@@ -33,7 +34,7 @@ async def carry_call(
         if response.is_streaming or not exchange.accepts.json:
             async with asyncio.timeout(SLOW_READER_S):
                 await response.finish(message)
-        else:
+        elif not response.json_at_once(message):
             await response.json(message)
     except TimeoutError:
         watch.abort()  # it does not read
@@ -53,6 +54,13 @@ def _mirror(headers: Headers, exchange: Exchange) -> None:
         exchange.response.add_headers([(b"access-control-expose-headers", names)])
 
 
+async def _in_silence(execution: Execution) -> None:
+    """Wait for the end; a client that takes JSON alone cannot be told anything before."""
+    while not execution.is_over:
+        execution.take_notifications()
+        await execution.wait()
+
+
 async def _until_done(
     execution: Execution, response: Response, settings: ExecutionSettings
 ) -> None:
@@ -62,22 +70,20 @@ async def _until_done(
         TimeoutError: The client does not read.
     """
     quiet_s = settings.keep_alive_s * 0.9  # so that no comment comes later than promised
-    speak_at = execution.time() + settings.silence_s
-    while True:
-        await execution.wait(speak_at)
-        if execution.cancelled:
-            return
+    speak_at = execution.time()  # the silence has lasted long enough, or was broken
+    while not execution.cancelled:
         if execution.has_notifications:
             frames = b"".join(map(event, execution.take_notifications()))
             async with asyncio.timeout(SLOW_READER_S):
                 await response.notify(frames)
+            speak_at = execution.time() + quiet_s
         elif execution.result is not None:
             return
-        elif execution.time() < speak_at:
-            continue
-        elif response.is_streaming:
-            async with asyncio.timeout(SLOW_READER_S):
-                await response.keep_alive()
-        else:
-            await response.open_stream()
-        speak_at = execution.time() + quiet_s
+        elif execution.time() >= speak_at:
+            if response.is_streaming:
+                async with asyncio.timeout(SLOW_READER_S):
+                    await response.keep_alive()
+            else:
+                await response.open_stream()
+            speak_at = execution.time() + quiet_s
+        await execution.wait(speak_at)

@@ -43,7 +43,7 @@ class Connection(HttpToolsProtocol):
 
     refused = False
     _in_head = True
-    _unparsed_bytes = 0
+    _arrived_bytes = 0
     _trailer_bytes = 0
     _received = b""
     _arriving_since: float | None = None
@@ -60,25 +60,27 @@ class Connection(HttpToolsProtocol):
             return
         self._idle_since = None
         self._received = data
+        self._arrived_bytes += len(data)
         super().data_received(data)
-        # The parser tells of whole lines only; a line without end is counted as it comes in.
-        if self._in_head:
-            self._unparsed_bytes += len(data)
-            if self._unparsed_bytes > self.max_header_bytes and not self.refused:
-                self._refuse(self._head_is_too_large())
+        # The parser tells of whole lines only; one without end must not grow for ever.
+        if self._in_head and self._arrived_bytes > self.max_header_bytes and not self.refused:
+            self._refuse(self._head_is_too_large())
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = True
-        self._unparsed_bytes = 0
+        self._arrived_bytes = len(self._received)
         self._trailer_bytes = 0
         self._arriving_since = self.loop.time()
         extensions: dict[str, Any] = {CONNECTION_EXTENSION: self}
         self.scope["extensions"] = extensions
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:
-            super().on_header(name, value)
+        if self._in_head:  # as uvicorn does, in one call less for each header
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
             return
         # A trailer is no header (RFC 9110, section 6.5.1): what comes after the body has passed
         # by every proxy, and must not decide anything here.
@@ -90,10 +92,11 @@ class Connection(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return  # the parser stops here; see below
         self._in_head = False
-        self._unparsed_bytes = 0
-        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if size > self.max_header_bytes and not self.refused:
-            self._refuse(self._head_is_too_large())
+        if self._arrived_bytes > self.max_header_bytes and not self.refused:
+            # A large body may have come along, so count.
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > self.max_header_bytes:
+                self._refuse(self._head_is_too_large())
         if not self.refused:
             super().on_headers_complete()
 
@@ -168,6 +171,14 @@ class Connection(HttpToolsProtocol):
     def abort(self) -> None:
         self.transport.abort()
 
+    def take_body(self) -> bytes | None:
+        cycle = self.cycle
+        if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.message_event.clear()
+        return body
+
     def respond(self, status: int, headers: Headers, body: bytes) -> bool:
         cycle = self.cycle
         if (
@@ -209,7 +220,7 @@ class Connection(HttpToolsProtocol):
             self._arriving_since is not None and now - self._arriving_since > self.request_timeout_s
         ):
             self._arriving_since = None
-            if self._in_head and not self._unparsed_bytes:
+            if self._in_head and not self._arrived_bytes:
                 self.transport.close()  # it never sent anything
             else:
                 limit = f"{self.request_timeout_s:g} s"

@@ -2,28 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
-from app.http.responses import CONNECTION_EXTENSION, Headers, Receive, Scope
+from app.http.responses import ClientConnection, Receive
 
 SLOW_READER_S: Final = 20.0
 """A client that has not taken a message of a stream for this long is dropped."""
-
-
-class ClientConnection(Protocol):
-    """What our own server offers the application beyond ASGI."""
-
-    refused: bool
-    """Whether the request was refused without the application."""
-
-    def on_disconnect(self, callback: Callable[[], None] | None) -> None:
-        """Call back once when the client goes; None takes the callback away."""
-
-    def abort(self) -> None:
-        """Drop the client without a word; what waits to be written is thrown away."""
-
-    def respond(self, status: int, headers: Headers, body: bytes) -> bool:
-        """Write a whole response at once. False: not now, send it in ASGI's way."""
 
 
 class Watch:
@@ -37,13 +21,16 @@ class Watch:
 
     __slots__ = ("_connection", "_owner", "_task")
 
-    def __init__(self, scope: Scope, receive: Receive, on_gone: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connection: ClientConnection | None,
+        receive: Receive,
+        on_gone: Callable[[], None],
+    ) -> None:
         self._task: asyncio.Task[None] | None = None
-        self._connection: ClientConnection | None = scope.get("extensions", {}).get(
-            CONNECTION_EXTENSION
-        )
-        if self._connection is not None:
-            self._connection.on_disconnect(on_gone)
+        self._connection = connection
+        if connection is not None:
+            connection.on_disconnect(on_gone)
         else:
             self._owner = asyncio.current_task()
             self._task = asyncio.create_task(_wait(receive, on_gone))

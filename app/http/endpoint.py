@@ -90,8 +90,10 @@ class Endpoint:
             return
         gate.check_method(method)
         exchange.accepts = gate.check_media(headers)
-        body = await exchange.read_body(gate.max_body_bytes)
+        body = exchange.body_at_hand()
         if body is None:
+            body = await exchange.read_body(gate.max_body_bytes)
+        if body is None or len(body) > gate.max_body_bytes:
             raise gate.too_large()
         match classify(headers, body):
             case Call() as call:
@@ -116,10 +118,10 @@ class Endpoint:
         elif isinstance(answer, Reply):
             record.outcome = answer.outcome
             message = result_response(call.id, answer.result)
-            if exchange.accepts.json:
-                await response.json(message)
-            else:
+            if not exchange.accepts.json:
                 await response.finish(message)
+            elif not response.json_at_once(message):
+                await response.json(message)
         else:
             if not exchange.accepts.stream:
                 raise NotAcceptable("subscriptions/listen answers with text/event-stream alone.")

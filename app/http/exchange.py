@@ -2,7 +2,14 @@
 
 from app.http.gate import EVERYTHING
 from app.http.record import RequestRecord
-from app.http.responses import CONNECTION_EXTENSION, Receive, Response, Scope, Send
+from app.http.responses import (
+    CONNECTION_EXTENSION,
+    ClientConnection,
+    Receive,
+    Response,
+    Scope,
+    Send,
+)
 from app.protocol.headers import HeaderMap
 
 
@@ -14,23 +21,31 @@ class Exchange:
         response: Written by whoever answers.
         record: What the log line will say.
         accepts: What the client takes; set once the gate has looked.
+        connection: What our own server offers beyond ASGI; None under any other.
     """
 
-    __slots__ = ("accepts", "headers", "receive", "record", "response", "scope")
+    __slots__ = ("accepts", "connection", "headers", "receive", "record", "response", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.receive = receive
         self.headers = HeaderMap(scope["headers"])
-        self.response = Response(scope, send)
+        self.connection: ClientConnection | None = scope.get("extensions", {}).get(
+            CONNECTION_EXTENSION
+        )
+        self.response = Response(self.connection, send)
         self.record = RequestRecord()
         self.accepts = EVERYTHING
+
+    def body_at_hand(self) -> bytes | None:
+        """The whole body where that needs no waiting, which is the usual case."""
+        connection = self.connection
+        return connection.take_body() if connection is not None else None
 
     @property
     def was_refused(self) -> bool:
         """Whether the connection has answered in our place, because the request came too slowly."""
-        connection = self.scope.get("extensions", {}).get(CONNECTION_EXTENSION)
-        return connection is not None and connection.refused
+        return self.connection is not None and self.connection.refused
 
     async def read_body(self, limit: int) -> bytes | None:
         """The whole body; None if it is over the limit. Never holds much more than that.

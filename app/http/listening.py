@@ -31,7 +31,7 @@ async def carry_subscription(
         await response.finish(messages.listen_result(call.id))
         return
     stream = hub.open(SLOW_READER_S)
-    watch = Watch(exchange.scope, exchange.receive, stream.leave)
+    watch = Watch(exchange.connection, exchange.receive, stream.leave)
     stream.drop = watch.abort
     try:
         await response.notify(acknowledgement)

@@ -1,7 +1,7 @@
 """Writes HTTP responses: a JSON object, nothing, or a stream of server-sent events."""
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from sse_starlette import ServerSentEvent
 
@@ -28,6 +28,25 @@ _STREAM: Final = (
 )
 
 
+class ClientConnection(Protocol):
+    """What our own server offers the application beyond ASGI."""
+
+    refused: bool
+    """Whether the request was refused without the application."""
+
+    def on_disconnect(self, callback: Callable[[], None] | None) -> None:
+        """Call back once when the client goes; None takes the callback away."""
+
+    def abort(self) -> None:
+        """Drop the client without a word; what waits to be written is thrown away."""
+
+    def take_body(self) -> bytes | None:
+        """The whole body if it has come in already; None: receive it in ASGI's way."""
+
+    def respond(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Write a whole response at once. False: not now, send it in ASGI's way."""
+
+
 class Response:
     """The one response to one request.
 
@@ -37,8 +56,8 @@ class Response:
 
     __slots__ = ("_connection", "_headers", "_send", "_state", "status")
 
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self._connection = scope.get("extensions", {}).get(CONNECTION_EXTENSION)
+    def __init__(self, connection: ClientConnection | None, send: Send) -> None:
+        self._connection = connection
         self._send = send
         self._headers: list[tuple[bytes, bytes]] = []
         self._state = State.OPENED
@@ -51,6 +70,17 @@ class Response:
     @property
     def is_streaming(self) -> bool:
         return self._state is State.STREAMING
+
+    def json_at_once(self, body: bytes) -> bool:
+        """The whole response as one JSON object, without waiting; False: use ``json``."""
+        if self._connection is None or self._state is not State.OPENED:
+            return False
+        headers = [_JSON, (b"content-length", b"%d" % len(body)), *self._headers]
+        if not self._connection.respond(200, headers, body):
+            return False
+        self._state = advance(self._state, Event.RESPONSE)
+        self.status = 200
+        return True
 
     async def json(self, body: bytes, status: int = 200) -> None:
         """The whole response as one JSON object."""

@@ -47,12 +47,10 @@ class Application:
         )
         self._rest.router.redirect_slashes = False
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http" and _path_below_root(scope) in MCP_PATHS:
-            endpoint = self._endpoint() or _not_started
-            await endpoint(scope, receive, send)
-        else:
-            await self._rest(scope, receive, send)
+            return (self._endpoint() or _not_started)(scope, receive, send)
+        return self._rest(scope, receive, send)
 
 
 def _path_below_root(scope: Scope) -> str:

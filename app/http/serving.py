@@ -96,6 +96,7 @@ def make_server(
         ),
         ws="none",
         lifespan="on",
+        interface="asgi3",
         log_config=None,
         access_log=False,
         proxy_headers=False,
