@@ -45,6 +45,8 @@ async def carry_call(
         raise
     finally:
         watch.stop()
+        record = exchange.record
+        record.outcome, record.error_id = execution.outcome, execution.error_id
 
 
 def _mirror(headers: Headers, exchange: Exchange) -> None:

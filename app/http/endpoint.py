@@ -1,6 +1,7 @@
 """The MCP endpoint: one POST in, one response out."""
 
 import asyncio
+from collections.abc import Awaitable
 
 import structlog
 
@@ -56,7 +57,15 @@ class Endpoint:
         record, response = exchange.record, exchange.response
         record.address = self._addresses.of(scope, exchange.headers)
         try:
-            await self._serve(exchange)
+            if self._admit(exchange):
+                body = exchange.body_at_hand()
+                if body is None:
+                    body = await exchange.read_body(self._gate.max_body_bytes)
+                rest = self._answer(exchange, body)
+                if rest is not None:
+                    await rest
+            else:
+                await response.empty(204, self._gate.preflight(exchange.headers))
         except ProtocolError as error:
             record.refused(error)
             await response.error(error, record.id)
@@ -80,52 +89,60 @@ class Endpoint:
         finally:
             record.write(self._requests, response.status)
 
-    async def _serve(self, exchange: Exchange) -> None:
-        gate, headers, record = self._gate, exchange.headers, exchange.record
+    def _admit(self, exchange: Exchange) -> bool:
+        """Look at the head. False: it is a preflight.
+
+        Raises:
+            ProtocolError: The head is refused.
+        """
+        gate, headers = self._gate, exchange.headers
         exchange.response.add_headers(gate.check_sender(headers))
         method = exchange.scope["method"]
         if method == "OPTIONS":
-            record.method = "preflight"
-            await exchange.response.empty(204, gate.preflight(headers))
-            return
+            exchange.record.method = "preflight"
+            return False
         gate.check_method(method)
         exchange.accepts = gate.check_media(headers)
-        body = exchange.body_at_hand()
-        if body is None:
-            body = await exchange.read_body(gate.max_body_bytes)
-        if body is None or len(body) > gate.max_body_bytes:
-            raise gate.too_large()
-        match classify(headers, body):
+        return True
+
+    def _answer(self, exchange: Exchange, body: bytes | None) -> Awaitable[None] | None:
+        """Answer a body. Returns what is left to wait for, if anything.
+
+        Raises:
+            ProtocolError: The message is refused.
+        """
+        if body is None or len(body) > self._gate.max_body_bytes:
+            raise self._gate.too_large()
+        record = exchange.record
+        match classify(exchange.headers, body):
             case Call() as call:
                 record.call(call)
-                await self._answer(call, exchange)
+                return self._dispatch(call, exchange)
             case Rejected(error, id, name):
                 record.id, record.method = id, name
                 raise error
             case Notification(name):
                 record.method = name
-                await exchange.response.empty(202)
+                return exchange.response.empty(202)
             case Legacy(message, version):
                 record.id, record.method = message.id, message.method
                 raise _not_served(version)
 
-    async def _answer(self, call: Call, exchange: Exchange) -> None:
+    def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
         answer = self._router.dispatch(call, ANONYMOUS, exchange.headers)
-        record, response = exchange.record, exchange.response
         if isinstance(answer, Execution):
-            await carry_call(answer, call, exchange, self._execution_settings)
-            record.outcome, record.error_id = answer.outcome, answer.error_id
-        elif isinstance(answer, Reply):
-            record.outcome = answer.outcome
+            return carry_call(answer, call, exchange, self._execution_settings)
+        if isinstance(answer, Reply):
+            exchange.record.outcome = answer.outcome
             message = result_response(call.id, answer.result)
             if not exchange.accepts.json:
-                await response.finish(message)
-            elif not response.json_at_once(message):
-                await response.json(message)
-        else:
-            if not exchange.accepts.stream:
-                raise NotAcceptable("subscriptions/listen answers with text/event-stream alone.")
-            await carry_subscription(answer, call, exchange, self._hub, self._messages)
+                return exchange.response.finish(message)
+            return (
+                None if exchange.response.json_at_once(message) else exchange.response.json(message)
+            )
+        if not exchange.accepts.stream:
+            raise NotAcceptable("subscriptions/listen answers with text/event-stream alone.")
+        return carry_subscription(answer, call, exchange, self._hub, self._messages)
 
 
 def _not_served(version: str | None) -> ProtocolError:

@@ -56,12 +56,13 @@ class RequestRecord:
         """Write the line, unless it is written already."""
         if self.is_written:
             return
+        id, call = self.id, self._call
         fields: dict[str, object] = {
-            "method": printable(self.method) if self.method is not None else None,
+            "method": None if self.method is None else printable(self.method),
             "outcome": self.outcome,
             "status": status,
             "duration_ms": round((time.perf_counter() - self._start) * 1000, 3),
-            "request_id": _loggable(self.id),
+            "request_id": id if type(id) is int and id.bit_length() < 64 else _text(id),
         }
         if self.address is not None:
             fields["address"] = self.address
@@ -71,10 +72,8 @@ class RequestRecord:
                 fields["setting"] = self._error.setting
         if self.error_id is not None:
             fields["error_id"] = self.error_id
-        call = self._call
         if call is not None:
-            name = call.params.get("name")
-            if call.method == "tools/call" and isinstance(name, str):
+            if call.method == "tools/call" and isinstance(name := call.params.get("name"), str):
                 fields["tool"] = printable(name, 128)
             if call.meta.trace_parent is not None:
                 fields["trace_id"] = call.meta.trace_parent[3:35]
@@ -83,7 +82,5 @@ class RequestRecord:
         log.info(fields)
 
 
-def _loggable(id: RequestId | None) -> RequestId | None:
-    if id is None or (type(id) is int and id.bit_length() < 64):
-        return id
-    return printable(str(id))
+def _text(id: RequestId | None) -> str | None:
+    return None if id is None else printable(str(id))

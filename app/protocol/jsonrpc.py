@@ -24,6 +24,10 @@ _SHAPE: Final = bytes(
 _LONG_NUMBER: Final = b"0" * 19  # 19 digits are the first that can pass the 64-bit bounds
 
 
+_ID_TYPES: Final = (str, int)
+"""Types of ``RequestId``; bool, a subclass of int, is none of them."""
+
+
 class Message(NamedTuple):
     """One JSON-RPC request or notification.
 
@@ -109,14 +113,21 @@ def parse(body: bytes) -> Message:
         value = loads(body)
     except ParseError as error:
         raise BadEnvelope(error) from None
+    if type(value) is dict and value.get("jsonrpc") == "2.0":
+        id, method, params = value.get("id"), value.get("method"), value.get("params")
+        if type(id) in _ID_TYPES and type(method) is str and type(params) is dict:
+            return Message(id, method, params)
+    return _parse_carefully(value)
+
+
+def _parse_carefully(value: Any) -> Message:
+    """What is not plainly a request: a notification, an odd id, or a mistake to be named."""
     if not isinstance(value, dict):
         kind = "a batch" if isinstance(value, list) else "not an object"
         raise BadEnvelope(
             InvalidRequest(f"The body is {kind}; send one JSON-RPC request object per POST.")
         )
-    id = value.get("id")
-    if "id" in value:
-        id = _request_id(id)
+    id = _request_id(value["id"]) if "id" in value else None
     if value.get("jsonrpc") != "2.0":
         raise BadEnvelope(InvalidRequest('The member "jsonrpc" must be "2.0".'), id)
     method = value.get("method")
@@ -136,8 +147,8 @@ def parse(body: bytes) -> Message:
 
 
 def _request_id(id: Any) -> RequestId:
-    if type(id) is str or type(id) is int:
-        return id
+    if type(id) in _ID_TYPES:
+        return id  # type: ignore[no-any-return]  # narrowed by the line above
     if type(id) is float and id.is_integer() and abs(id) < 2**53:
         # 1.0 is an integer to JSON Schema; echo it as one.
         return int(id)

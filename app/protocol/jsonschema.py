@@ -32,7 +32,7 @@ def subschemas(schema: Any, limit: int) -> Iterator[tuple[Mapping[str, Any], Pat
             raise ValueError(f"more than {limit} parts")
         if isinstance(node, Mapping):
             yield node, path
-        stack.extend(children(node, path))
+        stack.extend(reversed(list(children(node, path))))  # in the order of the author
 
 
 def children(node: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:

@@ -118,8 +118,10 @@ async def _watch(
         rust_timeout=LOOK_MS,
         yield_on_timeout=True,
     ):
-        if found or not in_place:
+        if not in_place:
             in_place = True
+            queue.put_nowait(frozenset())
+        if found:
             queue.put_nowait(frozenset(Path(path) for _, path in found))
         if _identity(root) != watched:
             return
