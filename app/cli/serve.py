@@ -27,7 +27,7 @@ from app.cli.options import (
     tool_flags,
 )
 from app.http.serving import bind, make_server
-from app.observability.logs import configure_logging
+from app.observability.logs import configure_logging, flush_event_logs
 from app.server import create_app
 from app.settings import Settings
 
@@ -122,6 +122,7 @@ def _run_to_the_end(serving: Coroutine[Any, Any, None]) -> None:
     if tasks:
         _, pending = loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_WAIT_S))
         left = len(pending)
+    flush_event_logs()
     log.info("stopped", tasks_left_behind=left)
     if left:
         logging.shutdown()

@@ -10,6 +10,7 @@ import logging
 import sys
 import threading
 import time
+import weakref
 from collections.abc import MutableMapping
 from typing import Any, Final, Literal, TextIO
 
@@ -17,6 +18,8 @@ import orjson
 import structlog
 
 MAX_CLIENT_TEXT: Final = 64
+FLUSH_S: Final = 0.02
+"""How long a line of an ``EventLog`` may wait for others."""
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -59,11 +62,21 @@ def configure_logging(
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
+_event_logs: Final["weakref.WeakSet[EventLog]"] = weakref.WeakSet()
+
+
+def flush_event_logs() -> None:
+    """Write every line that is waiting; the process is about to end."""
+    for log in _event_logs:
+        log.flush()
+
+
 class EventLog:
     """Writes one kind of event, often.
 
-    A structlog logger costs three times what its line costs to encode; so the JSON form of this
-    event is encoded here and handed to the output of structlog's logger. The line is the same.
+    A structlog logger costs three times what its line costs to encode, and a write costs as much
+    again; so the JSON form of this event is encoded here, and all lines of ``FLUSH_S`` are handed
+    to the output of structlog's logger at once. The lines are the same.
     """
 
     def __init__(self, event: str) -> None:
@@ -73,6 +86,7 @@ class EventLog:
         self._log = structlog.get_logger().bind()
         output = structlog.get_config()["logger_factory"]()
         is_json = isinstance(output, structlog.BytesLogger)
+        _event_logs.add(self)
         self._write = output.msg if is_json and self._log.is_enabled_for(logging.INFO) else None
 
     def info(self, fields: dict[str, Any]) -> None:
@@ -82,13 +96,13 @@ class EventLog:
         else:
             fields["event"] = self._event
             self._lines.append(_json_line(None, "info", fields))
-            # One write for all requests that end in this turn of the event loop.
             if len(self._lines) == 1:
                 if self._loop is None:  # asking for it costs a system call
                     self._loop = asyncio.get_running_loop()
-                self._loop.call_soon(self._flush)
+                self._loop.call_later(FLUSH_S, self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what is waiting."""
         if self._write is not None and self._lines:
             lines, self._lines = self._lines, []
             self._write(b"\n".join(lines))
