@@ -238,7 +238,8 @@ class ToolOverride(_Section):
     title: Annotated[str | None, Field(description="Replaces the title.")] = None
     description: Annotated[str | None, Field(description="Replaces the description.")] = None
     timeout_s: Annotated[
-        DeadlineSeconds | None, Field(description="Replaces the deadline in seconds.")
+        float | None,
+        Field(gt=0, le=MAX_DEADLINE_S, description="Replaces the deadline in seconds."),
     ] = None
     settings: Annotated[
         Mapping[str, Any], Field(description="What the tool reads as ctx.settings.")

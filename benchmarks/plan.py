@@ -11,8 +11,9 @@ class Plan:
 
     tools: int = 51
     connections: int = 16
-    rounds: int = 15
-    round_s: float = 0.15
+    rounds: int = 9
+    # Long enough that a server's own working set is in the caches again after the others' turns.
+    round_s: float = 0.5
     streams: int = 5_000
     # One keep-alive period (15 s) and a little more, so that the idle figure contains a keep-alive.
     idle_s: float = 16.0

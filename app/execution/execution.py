@@ -46,6 +46,7 @@ class Execution:
     Attributes:
         wake_at: When whoever waits wants to be woken at the latest.
         result: The encoded result object once it ended, else None.
+        is_started: Whether the code of an asynchronous tool has begun to run.
         headers: Response headers that repeat the mirrored parameters.
         error_id: What a generic error told the caller, for the log.
     """
@@ -70,6 +71,7 @@ class Execution:
         "deadline",
         "error_id",
         "headers",
+        "is_started",
         "outcome",
         "result",
         "tool",
@@ -108,6 +110,7 @@ class Execution:
         self._waiter: asyncio.Future[None] | None = None
         self.wake_at = math.inf
         self.cancelled = False
+        self.is_started = False
         self.result: bytes | None = None
         self.outcome = Outcome.OK
         self.error_id: str | None = None

@@ -8,8 +8,9 @@ behind and counted.
 import asyncio
 import math
 import secrets
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -59,7 +60,7 @@ class Executor:
             threads=settings.execution.threads,
             max_abandoned=settings.execution.max_abandoned_threads,
         )
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._left: set[asyncio.Task[None]] = set()
         self._waited_for: set[Execution] = set()
         self._clock: asyncio.TimerHandle | None = None
         self.running = 0
@@ -102,21 +103,26 @@ class Executor:
                 lifespan=tool.source.lifespan_value,
                 channel=execution,
             )
-        if tool.is_async:
-            task = self._loop.create_task(self._run(keywords, execution))
-            execution.work = task
-            self._tasks.add(task)
-            task.add_done_callback(partial(self._task_ended, tool))
-        else:
-            execution.work = self._threads.submit(
-                partial(tool.function, **keywords), partial(self._thread_ended, execution)
-            )
         self._begin(tool)
         self.running += 1
         self._waited_for.add(execution)
+        if tool.is_async:
+            execution.work = _start_task(self._run(keywords, execution), self._loop)
+        else:
+            self._start_thread(tool, keywords, execution)
         if self._clock is None:
             self._clock = self._loop.call_later(TICK_S, self._tick)
         return execution
+
+    def _start_thread(self, tool: Tool, keywords: dict[str, Any], execution: Execution) -> None:
+        try:
+            execution.work = self._threads.submit(
+                partial(tool.function, **keywords), partial(self._thread_ended, execution)
+            )
+        except Unavailable:
+            self._waited_for.discard(execution)
+            self._ended(tool)
+            raise
 
     def give_up(self) -> None:
         """The server is going down: answer everybody who still waits, and stop the work."""
@@ -130,10 +136,8 @@ class Executor:
     async def stop(self) -> None:
         """Stop what still runs; what will not stop is left to the end of the process."""
         self.give_up()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=STRAGGLER_GRACE_S)
+        if self._left:
+            await asyncio.wait(self._left, timeout=STRAGGLER_GRACE_S)
         self._threads.stop()
         if self._clock is not None:
             self._clock.cancel()
@@ -157,6 +161,7 @@ class Executor:
     # What carries a call: a task in the event loop, or a worker thread.
 
     async def _run(self, keywords: dict[str, Any], execution: Execution) -> None:
+        execution.is_started = True
         try:
             value = await execution.tool.function(**keywords)
         except asyncio.CancelledError as error:
@@ -166,10 +171,8 @@ class Executor:
             self._fail(execution, error)
         else:
             self._succeed(execution, value)
-
-    def _task_ended(self, tool: Tool, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._ended(tool)
+        finally:
+            self._ended(execution.tool)
 
     def _thread_ended(self, execution: Execution, value: Any, error: BaseException | None) -> None:
         try:
@@ -189,6 +192,11 @@ class Executor:
                 return
         else:
             work.cancel()
+            if not execution.is_started:
+                self._ended(execution.tool)  # nor did this
+                return
+            self._left.add(work)
+            work.add_done_callback(self._left.discard)
         self._loop.call_later(STRAGGLER_GRACE_S, self._note_straggler, execution)
 
     def _note_straggler(self, execution: Execution) -> None:
@@ -248,6 +256,23 @@ class Executor:
         limit = f"{execution.tool.timeout_s:g} s"
         text = f"The tool did not finish within its deadline of {limit}."
         execution.finish(self._encoder.error(text), Outcome.TIMEOUT)
+
+
+if sys.version_info >= (3, 12):
+
+    def _start_task(
+        work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop
+    ) -> asyncio.Task[None]:
+        """A task that runs at once up to where it first waits: quick tools never wait."""
+        return asyncio.Task(work, loop=loop, eager_start=True)
+
+else:
+
+    def _start_task(
+        work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop
+    ) -> asyncio.Task[None]:
+        """A task."""
+        return loop.create_task(work)
 
 
 def new_error_id() -> str:

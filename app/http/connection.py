@@ -7,7 +7,7 @@ not read, and writes each answer in two pieces.
 import asyncio
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import (
@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from app.http.record import RequestRecord
-from app.http.responses import CONNECTION_EXTENSION, Headers
+from app.http.responses import CONNECTION_EXTENSION
 from app.observability.logs import EventLog
 from app.protocol.errors import (
     HeadersTooLarge,
@@ -51,6 +51,9 @@ class Connection(HttpToolsProtocol):
     max_header_bytes: int
     request_timeout_s: float
     requests: EventLog
+
+    _defaults: ClassVar[list[tuple[bytes, bytes]] | None] = None
+    _starts: ClassVar[dict[int, bytes]] = {}
 
     refused = False
     _in_head = True
@@ -175,6 +178,17 @@ class Connection(HttpToolsProtocol):
         if not self.refused:
             self._refuse(InvalidRequest("This is not an HTTP/1.1 request."))
 
+    def head_start(self, status: int) -> bytes:
+        """Status line and the headers of every response, joined once a second."""
+        defaults = self.server_state.default_headers
+        if Connection._defaults is not defaults:
+            Connection._defaults, Connection._starts = defaults, {}
+        start = Connection._starts.get(status)
+        if start is None:
+            lines = [b"%b: %b\r\n" % pair for pair in defaults]
+            start = Connection._starts[status] = STATUS_LINE[status] + b"".join(lines)
+        return start
+
     # Time.
 
     def check_deadlines(self, now: float) -> None:
@@ -250,7 +264,7 @@ class RequestConnection:
         cycle.message_event.clear()
         return body
 
-    def respond(self, status: int, headers: Headers, body: bytes) -> bool:
+    def respond(self, status: int, headers: bytes, body: bytes) -> bool:
         connection, cycle = self._connection, self._cycle
         if (
             connection.flow.write_paused
@@ -259,22 +273,15 @@ class RequestConnection:
             or cycle.scope["method"] == "HEAD"
         ):
             return False
-        parts = [STATUS_LINE[status]]
-        for name, value in cycle.default_headers:
-            parts += (name, b": ", value, b"\r\n")
-        for name, value in headers:
-            parts += (name, b": ", value, b"\r\n")
-        if not cycle.keep_alive:
-            parts.append(b"connection: close\r\n")
-        parts.append(b"\r\n")
+        end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
+        head = connection.head_start(status) + headers + end
         cycle.response_started = cycle.response_complete = True
         cycle.message_event.set()
         transport = cycle.transport
         if len(body) < LARGE_BYTES:
-            parts.append(body)
-            transport.write(b"".join(parts))
+            transport.write(head + body)
         else:
-            transport.writelines((b"".join(parts), body))
+            transport.writelines((head, body))
         if not cycle.keep_alive:
             transport.close()
         cycle.on_response()

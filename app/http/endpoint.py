@@ -60,6 +60,7 @@ class Endpoint:
             if self._admit(exchange):
                 body = exchange.body_at_hand()
                 if body is None:
+                    self._gate.check_size(exchange.headers)
                     body = await exchange.read_body(self._gate.max_body_bytes)
                 rest = self._answer(exchange, body)
                 if rest is not None:
@@ -96,8 +97,17 @@ class Endpoint:
             ProtocolError: The head is refused.
         """
         gate, headers = self._gate, exchange.headers
-        exchange.response.add_headers(gate.check_sender(headers))
         method = exchange.scope["method"]
+        if method == "POST" and not headers.repeated:
+            try:
+                cors, exchange.accepts = gate.admit(headers)
+            except ProtocolError:
+                exchange.response.add_headers(gate.check_sender(headers))
+                raise
+            if cors:
+                exchange.response.add_headers(cors)
+            return True
+        exchange.response.add_headers(gate.check_sender(headers))
         if method == "OPTIONS":
             exchange.record.method = "preflight"
             return False

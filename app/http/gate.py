@@ -3,7 +3,6 @@
 Also answers CORS preflights, which carry no credentials and so come before authentication.
 """
 
-from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -35,6 +34,17 @@ _ALLOWED_HEADERS: Final = frozenset(
 )
 _EXPOSED_HEADERS: Final = b"Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"
 _MAX_REQUESTED_HEADERS: Final = 64
+MAX_REMEMBERED: Final = 256
+"""Combinations of headers whose admission is remembered; a flood of others only clears them."""
+
+_DECIDING: Final = (
+    b"host",
+    b"origin",
+    b"content-type",
+    b"accept",
+    b"content-encoding",
+    b"transfer-encoding",
+)
 
 
 class Accepts(NamedTuple):
@@ -45,6 +55,17 @@ class Accepts(NamedTuple):
 
 
 EVERYTHING: Final = Accepts(json=True, stream=True)
+
+
+class Admission(NamedTuple):
+    """What the head of an admitted request means for its response.
+
+    Attributes:
+        cors: Headers that the response needs.
+    """
+
+    cors: Headers
+    accepts: Accepts
 
 
 class Gate:
@@ -68,9 +89,33 @@ class Gate:
         self._any_origin = "*" in origins
         self._origins = frozenset(filter(None, map(normal_origin, origins)))
         self._loopback_origins = settings.is_loopback
-        # Bounded, and keyed by what a client sends: a flood of names only evicts other names.
-        self._host_is_allowed = lru_cache(maxsize=256)(self._check_host)
-        self._origin_is_allowed = lru_cache(maxsize=256)(self._check_origin)
+        self._admitted: dict[tuple[bytes | None, ...], Admission] = {}
+
+    def admit(self, headers: HeaderMap) -> Admission:
+        """Every check of the head of a POST without repeated headers; the outcome is remembered.
+
+        Raises:
+            Refusal: 403, 406, 415 or 421.
+        """
+        key = tuple(map(headers.get, _DECIDING))
+        admission = self._admitted.get(key)
+        if admission is None:
+            cors = self.check_sender(headers)
+            admission = Admission(cors, self.check_media(headers))
+            if len(self._admitted) >= MAX_REMEMBERED or sum(map(len, filter(None, key))) > 1024:
+                self._admitted.clear()
+            self._admitted[key] = admission
+        return admission
+
+    def check_size(self, headers: HeaderMap) -> None:
+        """The announced size.
+
+        Raises:
+            PayloadTooLarge: It is over the bound, or not a number.
+        """
+        length = headers.get(b"content-length")
+        if length is not None and (not length.isdigit() or int(length[:20]) > self._max_body_bytes):
+            raise self.too_large()
 
     def check_sender(self, headers: HeaderMap) -> Headers:
         """Host and Origin. Returns the CORS headers that the response needs.
@@ -80,7 +125,7 @@ class Gate:
             Forbidden: The Origin may not call (Streamable HTTP, "Security & Endpoint").
         """
         host = headers.get(b"host", b"")
-        if not self._any_host and (b"host" in headers.repeated or not self._host_is_allowed(host)):
+        if not self._any_host and (b"host" in headers.repeated or not self._check_host(host)):
             raise MisdirectedRequest(
                 "The Host header does not name this server. If it should, add the name to "
                 "[server] allowed_hosts or set public_url.",
@@ -89,7 +134,7 @@ class Gate:
         origin = headers.get(b"origin")
         if origin is None:
             return ()
-        if b"origin" in headers.repeated or not self._origin_is_allowed(origin):
+        if b"origin" in headers.repeated or not self._check_origin(origin):
             raise Forbidden(
                 "The Origin may not call this server. If it should, add it to "
                 "[server] allowed_origins.",
@@ -140,10 +185,10 @@ class Gate:
             )
 
     def check_media(self, headers: HeaderMap) -> Accepts:
-        """Media types and the announced size.
+        """Media types and codings.
 
         Raises:
-            Refusal: 406, 413 or 415.
+            Refusal: 406 or 415.
         """
         if not is_json(headers.get(b"content-type", b"")):
             raise UnsupportedMediaType("The Content-Type must be application/json.")
@@ -153,9 +198,6 @@ class Gate:
         coding = headers.get(b"transfer-encoding")
         if coding is not None and coding.strip().lower() != b"chunked":
             raise UnsupportedMediaType("Transfer-Encoding other than chunked is not supported.")
-        length = headers.get(b"content-length")
-        if length is not None and (not length.isdigit() or int(length[:20]) > self._max_body_bytes):
-            raise self.too_large()
         accepts = negotiate(headers.get(b"accept", b""))
         if not (accepts.json or accepts.stream):
             raise NotAcceptable(
@@ -197,13 +239,11 @@ def host_name(value: str) -> str:
     return value.partition(":")[0]
 
 
-@lru_cache(maxsize=256)
 def is_json(content_type: bytes) -> bool:
     """Whether a Content-Type is ``application/json``, with any parameters."""
     return content_type.partition(b";")[0].strip().lower() == b"application/json"
 
 
-@lru_cache(maxsize=256)
 def negotiate(accept: bytes) -> Accepts:
     """What an Accept header takes; an empty one takes everything (RFC 9110, section 12.5.1)."""
     if not accept.strip():

@@ -20,6 +20,7 @@ CONNECTION_EXTENSION: Final = "mcp-tool-server.connection"
 
 KEEP_ALIVE: Final = ServerSentEvent(comment="").encode()
 _JSON: Final = (b"content-type", b"application/json")
+_JSON_LINES: Final = b"content-type: application/json\r\ncontent-length: %d\r\n"
 _STREAM: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -43,8 +44,12 @@ class ClientConnection(Protocol):
     def take_body(self) -> bytes | None:
         """The whole body if it has come in already; None: receive it in ASGI's way."""
 
-    def respond(self, status: int, headers: Headers, body: bytes) -> bool:
-        """Write a whole response at once. False: not now, send it in ASGI's way."""
+    def respond(self, status: int, headers: bytes, body: bytes) -> bool:
+        """Write a whole response at once. False: not now, send it in ASGI's way.
+
+        Args:
+            headers: Encoded lines, each with its end.
+        """
 
 
 class Response:
@@ -75,7 +80,9 @@ class Response:
         """The whole response as one JSON object, without waiting; False: use ``json``."""
         if self._connection is None or self._state is not State.OPENED:
             return False
-        headers = [_JSON, (b"content-length", b"%d" % len(body)), *self._headers]
+        headers = _JSON_LINES % len(body)
+        if self._headers:
+            headers += _lines(self._headers)
         if not self._connection.respond(200, headers, body):
             return False
         self._state = advance(self._state, Event.RESPONSE)
@@ -145,10 +152,14 @@ class Response:
         self.status = status
         headers += self._headers
         # One write where our own server can do it; ASGI's two messages make two packets.
-        if self._connection is not None and self._connection.respond(status, headers, body):
+        if self._connection is not None and self._connection.respond(status, _lines(headers), body):
             return
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
+
+
+def _lines(headers: Headers) -> bytes:
+    return b"".join([b"%b: %b\r\n" % pair for pair in headers])
 
 
 def event(message: bytes) -> bytes:

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
 import typing_extensions
 from docstring_parser import parse as parse_docstring
@@ -310,6 +310,11 @@ def _lift_mirrored(node: Any) -> None:
 def _bind_by_model(
     model: type[BaseModel], fields: tuple[tuple[str, str], ...]
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    core: Any = model.__pydantic_core_schema__
+    inner = core.get("schema", {}) if core.get("type") == "model" else {}
+    scalars = _scalars(inner.get("fields", {}), dict(fields))
+    if scalars is not None:
+        return _bind_scalars(scalars)
     validate = model.__pydantic_validator__.validate_json
 
     def bind(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -318,6 +323,49 @@ def _bind_by_model(
         return {name: values[field] for name, field in fields}
 
     return bind
+
+
+class _Scalar(NamedTuple):
+    name: str
+    alias: str
+    kind: type
+    default: Any
+
+
+_SCALARS: Final = {"int": int, "float": float, "str": str, "bool": bool}
+_CHANGES: Final = ("strict", "strip_whitespace", "to_lower", "to_upper")
+
+
+def _scalars(fields: Mapping[str, Any], names: Mapping[str, str]) -> tuple[_Scalar, ...] | None:
+    """The parameters, if their schema says all about each: plain numbers, texts and truths."""
+    found = []
+    for name, field in names.items():
+        node = fields.get(field, {})
+        alias, schema, default = node.get("validation_alias"), node.get("schema", {}), _REQUIRED
+        if schema.get("type") == "default" and type(schema.get("default")) in _SCALARS.values():
+            schema, default = schema["schema"], schema["default"]
+        kind = _SCALARS.get(schema.get("type"))
+        if schema.get("type") == "literal" and all(type(x) is str for x in schema["expected"]):
+            kind = str
+        if kind is None or not isinstance(alias, str) or any(map(schema.get, _CHANGES)):
+            return None
+        found.append(_Scalar(name, alias, kind, default))
+    return tuple(found)
+
+
+def _bind_scalars(scalars: tuple[_Scalar, ...]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def bind(arguments: dict[str, Any]) -> dict[str, Any]:
+        # The schema has been checked; only 1 for a float and 1.0 for an int are left to convert.
+        keywords = {}
+        for name, alias, kind, default in scalars:
+            value = arguments.get(alias, default)
+            keywords[name] = value if type(value) is kind else kind(value)
+        return keywords
+
+    return bind
+
+
+_REQUIRED: Final = object()
 
 
 def _bind_as_is(names: frozenset[str] | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
