@@ -2,15 +2,12 @@
 
 import inspect
 import re
-import sys
-import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args
 
-import typing_extensions
 from docstring_parser import parse as parse_docstring
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
@@ -18,8 +15,9 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreConfig, PydanticUndefined, SchemaSerializer, core_schema
 
 from app.content import BLOCKS, ToolResult
-from app.protocol.jsonrpc import dumps
+from app.registry.binding import Bind, bind_as_is, bind_by_model
 from app.registry.inline import inline_references
+from app.registry.typed_dicts import with_usable_typed_dicts
 from app.toolkit import Context, Header, ToolSpec
 
 _SERIALIZER_CONFIG: Final = CoreConfig(ser_json_inf_nan="constants", ser_json_bytes="base64")
@@ -69,13 +67,12 @@ class InputPlan:
 
     Attributes:
         schema: ``inputSchema``.
-        bind: Arguments object that satisfies the schema -> keyword arguments. Raises
-            ``pydantic.ValidationError`` where a type demands more than its schema says.
+        bind: Makes keyword arguments of what satisfies the schema.
         context_parameter: Name of the parameter that takes the Context.
     """
 
     schema: dict[str, Any]
-    bind: Callable[[dict[str, Any]], dict[str, Any]]
+    bind: Bind
     context_parameter: str | None
 
 
@@ -129,14 +126,14 @@ def input_plan(spec: ToolSpec[..., Any], *, refuse_unknown: bool) -> InputPlan:
     if spec.input_schema is not None:
         names = None if takes_any else frozenset(parameter.name for parameter in parameters)
         _check_own_schema(spec.input_schema, parameters, names)
-        return InputPlan(dict(spec.input_schema), _bind_as_is(names), context_parameter)
+        return InputPlan(dict(spec.input_schema), bind_as_is(names), context_parameter)
     _, descriptions = describe(spec)
     model, fields = _model(parameters, hints, descriptions, refuse_unknown=refuse_unknown)
     schema = _schema_of(model.__pydantic_core_schema__, "validation")
     if not schema.get("properties"):
         schema.pop("properties", None)
     _finish_mirrored(schema)
-    return InputPlan(schema, _bind_by_model(model, fields), context_parameter)
+    return InputPlan(schema, bind_by_model(model, fields), context_parameter)
 
 
 def output_plan(spec: ToolSpec[..., Any]) -> OutputPlan:
@@ -152,7 +149,7 @@ def output_plan(spec: ToolSpec[..., Any]) -> OutputPlan:
     if declared in (Any, object) or _mentions(declared, (*BLOCKS, ToolResult)):
         return OutputPlan(own, None)
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(_with_usable_typed_dicts(declared))
+        adapter: TypeAdapter[Any] = TypeAdapter(with_usable_typed_dicts(declared))
         serializer = SchemaSerializer(adapter.core_schema, _SERIALIZER_CONFIG)
         schema = own if own is not None else _schema_of(adapter.core_schema, "serialization")
     except Exception as error:  # noqa: BLE001  # pydantic and the author's types raise many kinds
@@ -219,7 +216,7 @@ def _model(
     for index, parameter in enumerate(parameters):
         field = f"p{index}"
         fields.append((parameter.name, field))
-        hint = _with_usable_typed_dicts(hints.get(parameter.name, Any))
+        hint = with_usable_typed_dicts(hints.get(parameter.name, Any))
         definitions[field] = _field(parameter, hint, descriptions.get(parameter.name, ""))
     config = ConfigDict(
         extra="forbid" if refuse_unknown else "ignore",
@@ -305,103 +302,3 @@ def _lift_mirrored(node: Any) -> None:
     if len(marked) == 1 and all(choice in (marked[0], {"type": "null"}) for choice in choices):
         del node["anyOf"]
         node.update(marked[0])
-
-
-def _bind_by_model(
-    model: type[BaseModel], fields: tuple[tuple[str, str], ...]
-) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    core: Any = model.__pydantic_core_schema__
-    inner = core.get("schema", {}) if core.get("type") == "model" else {}
-    scalars = _scalars(inner.get("fields", {}), dict(fields))
-    if scalars is not None:
-        return _bind_scalars(scalars)
-    validate = model.__pydantic_validator__.validate_json
-
-    def bind(arguments: dict[str, Any]) -> dict[str, Any]:
-        # JSON mode, so that dates, bytes, sets and strict types mean what JSON says.
-        values = validate(dumps(arguments)).__dict__
-        return {name: values[field] for name, field in fields}
-
-    return bind
-
-
-class _Scalar(NamedTuple):
-    name: str
-    alias: str
-    kind: type
-    default: Any
-
-
-_SCALARS: Final = {"int": int, "float": float, "str": str, "bool": bool}
-_CHANGES: Final = ("strict", "strip_whitespace", "to_lower", "to_upper")
-
-
-def _scalars(fields: Mapping[str, Any], names: Mapping[str, str]) -> tuple[_Scalar, ...] | None:
-    """The parameters, if their schema says all about each: plain numbers, texts and truths."""
-    found = []
-    for name, field in names.items():
-        node = fields.get(field, {})
-        alias, schema, default = node.get("validation_alias"), node.get("schema", {}), _REQUIRED
-        if schema.get("type") == "default" and type(schema.get("default")) in _SCALARS.values():
-            schema, default = schema["schema"], schema["default"]
-        kind = _SCALARS.get(schema.get("type"))
-        if schema.get("type") == "literal" and all(type(x) is str for x in schema["expected"]):
-            kind = str
-        if kind is None or not isinstance(alias, str) or any(map(schema.get, _CHANGES)):
-            return None
-        found.append(_Scalar(name, alias, kind, default))
-    return tuple(found)
-
-
-def _bind_scalars(scalars: tuple[_Scalar, ...]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def bind(arguments: dict[str, Any]) -> dict[str, Any]:
-        # The schema has been checked; only 1 for a float and 1.0 for an int are left to convert.
-        keywords = {}
-        for name, alias, kind, default in scalars:
-            value = arguments.get(alias, default)
-            keywords[name] = value if type(value) is kind else kind(value)
-        return keywords
-
-    return bind
-
-
-_REQUIRED: Final = object()
-
-
-def _bind_as_is(names: frozenset[str] | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def bind(arguments: dict[str, Any]) -> dict[str, Any]:
-        if names is None:
-            return dict(arguments)
-        return {name: value for name, value in arguments.items() if name in names}
-
-    return bind
-
-
-def _with_usable_typed_dicts(hint: Any) -> Any:
-    """``typing.TypedDict`` before Python 3.12 lacks what pydantic needs; rebuild such types."""
-    if sys.version_info >= (3, 12):
-        return hint
-    if typing.is_typeddict(hint) and type(hint).__module__ == "typing":
-        return _rebuilt_typed_dict(hint)
-    arguments = get_args(hint)
-    changed = tuple(_with_usable_typed_dicts(part) for part in arguments)
-    unchanged = all(new is old for new, old in zip(changed, arguments, strict=True))
-    if unchanged or get_origin(hint) is Literal:
-        return hint
-    if get_origin(hint) is Annotated:
-        return Annotated[(changed[0], *hint.__metadata__)]
-    if isinstance(hint, types.UnionType):
-        return Union[changed]  # noqa: UP007  # built from a tuple
-    return hint.copy_with(changed) if hasattr(hint, "copy_with") else hint.__origin__[changed]
-
-
-def _rebuilt_typed_dict(hint: Any) -> Any:
-    members: dict[str, Any] = {}
-    for key, value in typing.get_type_hints(hint, include_extras=True).items():
-        required = key in hint.__required_keys__
-        wrapper: Any = typing_extensions.Required if required else typing_extensions.NotRequired
-        members[key] = wrapper[_with_usable_typed_dicts(value)]
-    make: Any = typing_extensions.TypedDict
-    rebuilt = make(hint.__name__, members)
-    rebuilt.__doc__, rebuilt.__module__ = hint.__doc__, hint.__module__
-    return rebuilt

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr, ValidationError, WithJsonSchema
 
 from app import Context, Header, Image, ToolResult, ToolSpec, tool
 from app.registry.signature import (
@@ -174,6 +174,27 @@ def test_json_becomes_the_python_value(annotation: Any, sent: Any, got: Any) -> 
     value = _plan(function).bind({"value": sent})["value"]
     assert value == got
     assert type(value) is type(got)
+
+
+def test_a_schema_that_was_replaced_is_not_trusted_for_the_type() -> None:
+    def f(value: Annotated[int, WithJsonSchema({"type": "string"})]) -> None: ...
+
+    plan = _plan(f)
+    assert plan.bind({"value": "5"}) == {"value": 5}
+    with pytest.raises(ValidationError):
+        plan.bind({"value": "five"})
+
+
+def test_plain_parameters_keep_their_constraints_and_defaults() -> None:
+    def f(
+        a: Annotated[int, Field(ge=1)],
+        b: float = 2,
+        c: bool = False,
+        d: Literal["x", "y"] = "x",
+    ) -> None: ...
+
+    assert _plan(f).bind({"a": 3.0, "b": 1}) == {"a": 3, "b": 1.0, "c": False, "d": "x"}
+    assert [type(value) for value in _plan(f).bind({"a": 1}).values()] == [int, float, bool, str]
 
 
 def test_awkward_names_are_just_names() -> None:
