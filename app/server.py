@@ -5,7 +5,7 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from starlette.applications import Starlette
@@ -27,6 +27,7 @@ from app.registry.watcher import changes
 from app.settings import Settings
 from app.version import server_version
 
+WATCH_STOP_S: Final = 2.0
 log = structlog.get_logger()
 
 
@@ -106,6 +107,9 @@ class Service:
         self.hub.shut_down()
         self._stop_watching.set()
         if self._watching is not None:
+            # A reload under way may wait for something that never comes.
+            await asyncio.wait({self._watching}, timeout=WATCH_STOP_S)
+            self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
         await self.executor.stop()
         await self.registry.stop()
@@ -114,15 +118,17 @@ class Service:
         return self.registry.catalog
 
     async def _watch(self) -> None:
-        folder = await asyncio.to_thread(Path(self.settings.tools.directory).resolve)
+        folder = Path(self.settings.tools.directory).resolve()  # noqa: ASYNC240  # once
         config = self._config.absolute() if self._config is not None else None
         async for changed in changes(folder, config, stop=self._stop_watching):
+            if self._stop_watching.is_set():
+                return
             try:
                 settings = None
                 if config is not None and (config in changed or not changed):
                     settings = self._reloaded_settings()
                 await self.registry.reload(settings)
-            except FileNotFoundError as error:
+            except (FileNotFoundError, TimeoutError) as error:
                 log.error("reload_failed", problem=str(error))  # noqa: TRY400  # it may come back
             except Exception:  # the last good snapshot goes on
                 log.exception("reload_failed")

@@ -1,6 +1,7 @@
 """``serve``: run the server, in one process or several."""
 
 import asyncio
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -11,7 +12,7 @@ import threading
 from collections.abc import Coroutine
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import structlog
 import typer
@@ -107,29 +108,42 @@ def run_worker(
     _run_to_the_end(server.serve(sockets=[listener]))
 
 
-def _run_to_the_end(serving: Coroutine[Any, Any, None]) -> None:
+def _run_to_the_end(serving: Coroutine[Any, Any, None]) -> NoReturn:
     """Run the server; then end the process, whatever its tools are doing.
 
-    ``asyncio.run`` would wait for ever for a task that swallows its cancellation.
+    ``asyncio.run`` would wait for a task that swallows its cancellation, and the interpreter for
+    a thread that never ends.
     """
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
-    loop.run_until_complete(serving)
+    main = loop.create_task(serving)
+    code: Any = Exit.OK
+    while not main.done():
+        try:
+            loop.run_until_complete(main)
+        except (SystemExit, KeyboardInterrupt) as error:
+            # Raised in any task, these two stop the loop. Only the server itself may end it.
+            if not main.done():
+                log.exception("exit_refused", error=type(error).__name__)
+            else:
+                code = error.code if isinstance(error, SystemExit) else Exit.STARTUP
+        except BaseException:  # the end must be reached
+            log.exception("server_failed")
+            code = Exit.STARTUP
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()
     left = 0
     if tasks:
-        _, pending = loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_WAIT_S))
-        left = len(pending)
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+            _, pending = loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_WAIT_S))
+            left = len(pending)
     flush_event_logs()
     log.info("stopped", tasks_left_behind=left)
-    if left:
-        logging.shutdown()
-        sys.stderr.flush()
-        os._exit(Exit.OK)
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(int(code or 0))
 
 
 def _supervise(

@@ -227,7 +227,7 @@ class Executor:
             result, is_error = self._encoder.encode(execution.tool, value)
         except BadResult as bad:
             self._report(execution, bad, public=bad.public)
-        except Exception as error:  # noqa: BLE001  # properties and methods of the tool's objects run here
+        except BaseException as error:  # noqa: BLE001  # methods of the tool's objects run here
             self._report(execution, error)
         else:
             execution.finish(result, Outcome.TOOL_ERROR if is_error else Outcome.OK)
@@ -237,7 +237,7 @@ class Executor:
         if execution.result is not None or execution.cancelled:
             return
         if isinstance(error, ToolError):
-            text = _message_of(error) or "The tool failed without saying why."
+            text = message_of(error) or "The tool failed without saying why."
             execution.finish(self._encoder.error(text), Outcome.TOOL_ERROR)
             if error.__cause__ is not None:
                 # `raise ToolError(...) from error`: the model gets the sentence, the log the cause.
@@ -275,7 +275,8 @@ def log_failure(tool: Tool, error: BaseException, error_id: str) -> None:
     )
 
 
-def _message_of(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """An exception's text; empty if that fails too."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001  # __str__ is the author's code

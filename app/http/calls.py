@@ -6,13 +6,13 @@ from app.execution.execution import Execution
 from app.http.disconnect import SLOW_READER_S, Watch
 from app.http.exchange import Exchange
 from app.http.responses import Headers, Response, event
-from app.protocol.inbound import Call
 from app.protocol.jsonrpc import result_response
+from app.protocol.schema import RequestId
 from app.settings import ExecutionSettings
 
 
 async def carry_call(
-    execution: Execution, call: Call, exchange: Exchange, settings: ExecutionSettings
+    execution: Execution, id: RequestId, exchange: Exchange, settings: ExecutionSettings
 ) -> None:
     """Send what the tool says and how it ends. A client that goes cancels the call."""
     response = exchange.response
@@ -30,7 +30,7 @@ async def carry_call(
         if execution.result is None:
             response.disconnected()
             return
-        message = result_response(call.id, execution.result)
+        message = result_response(id, execution.result)
         if response.is_streaming or not exchange.accepts.json:
             async with asyncio.timeout(SLOW_READER_S):
                 await response.finish(message)

@@ -30,7 +30,10 @@ from app.protocol.jsonrpc import error_response
 
 SWEEP_S: Final = 1.0
 CLOSE_TIMEOUT_S: Final = 20.0
-"""A closed connection whose client has not taken the last answer by then is dropped."""
+"""A client that has not taken what was written for it by then is dropped."""
+
+MAX_OFFERS: Final = 20
+"""Offers of another protocol that a connection may make between two sweeps."""
 
 LARGE_BYTES: Final = 16 * 1024
 """From here on it is cheaper to hand the system two pieces than to join them."""
@@ -58,7 +61,11 @@ class Connection(HttpToolsProtocol):
     refused = False
     _in_head = True
     _arrived_bytes = 0
+    _has_begun = False
     _trailer_bytes = 0
+    _offers = 0
+    _running: RequestResponseCycle | None = None
+    _unread_since: float | None = None
     _received = b""
     _arriving_since: float | None = None
     _idle_since: float | None = None
@@ -72,19 +79,20 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.refused:
             return
-        self._idle_since = None
         self._received = data
         self._arrived_bytes += len(data)
         super().data_received(data)
+        self._received = b""
         # The parser tells of whole lines only; one without end must not grow for ever.
         if self._in_head and self._arrived_bytes > self.max_header_bytes and not self.refused:
             self._refuse(self._head_is_too_large())
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head = True
-        self._arrived_bytes = len(self._received)
+        self._in_head = self._has_begun = True
+        self._arrived_bytes = 0  # what came with the end of the request before is not counted
         self._trailer_bytes = 0
+        self._idle_since = None
         self._arriving_since = self.loop.time()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -103,17 +111,17 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             return  # the parser stops here; see below
-        self._in_head = False
-        if self._arrived_bytes > self.max_header_bytes and not self.refused:
-            # A large body may have come along, so count.
+        if max(self._arrived_bytes, len(self._received)) > self.max_header_bytes:
+            # A large body or another request may have come along, so count.
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-            if size > self.max_header_bytes:
+            if size > self.max_header_bytes and not self.refused:
                 self._refuse(self._head_is_too_large())
         if not self.refused:
             extensions: dict[str, Any] = {}
             self.scope["extensions"] = extensions
             super().on_headers_complete()
             extensions[CONNECTION_EXTENSION] = RequestConnection(self, self.cycle)
+        self._in_head = False
 
     def on_body(self, body: bytes) -> None:
         if not self.refused:
@@ -123,15 +131,29 @@ class Connection(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return
         self._arriving_since = None
+        self._has_begun = False
         if not self.refused:
             super().on_message_complete()
             if not self.pipeline:
                 # A large body has paused it; the end of the connection must still be read.
                 self.flow.resume_reading()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread_since = self.loop.time()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unread_since = None
+
     def on_response_complete(self) -> None:
         # As uvicorn does, but without a timer for each response: the sweep looks at idle ones.
         self.watching = None
+        self._running = None
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -145,6 +167,12 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._arriving_since = None
         callback, self.watching = self.watching, None
+        # uvicorn tells the newest request alone that the client has gone.
+        for cycle in (self._running, *(queued for queued, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self.pipeline.clear()
         super().connection_lost(exc)
         if callback is not None:
             callback()
@@ -156,7 +184,11 @@ class Connection(HttpToolsProtocol):
         answering as if it had not been made; but the parser has taken the body for the other
         protocol, so the head is parsed again without the offer.
         """
+        self._offers += 1
         method = self.parser.get_method()
+        if self._offers > MAX_OFFERS:
+            self._refuse(InvalidRequest("Too many offers of another protocol."))
+            return
         if method == b"CONNECT":
             self._refuse(MethodNotAllowed("This is no proxy.", allow="GET, POST"))
             return
@@ -171,6 +203,7 @@ class Connection(HttpToolsProtocol):
             elif name not in _OFFER:
                 head.append(b"%b: %b" % (name, value))
         self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
         self.data_received(b"\r\n".join(head) + b"\r\n\r\n" + self._received[offset:])
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's signature
@@ -193,34 +226,50 @@ class Connection(HttpToolsProtocol):
 
     def check_deadlines(self, now: float) -> None:
         """Called every ``SWEEP_S`` for each connection."""
-        if self.transport.is_closing():
+        self._offers = 0
+        if self._unread_since is not None and now - self._unread_since > CLOSE_TIMEOUT_S:
+            self.transport.abort()
+        elif self.transport.is_closing():
             self._closing_since = self._closing_since or now
             if now - self._closing_since > CLOSE_TIMEOUT_S:
                 self.transport.abort()
         elif self._idle_since is not None:
             if now - self._idle_since > self.timeout_keep_alive:
                 self.transport.close()
+        elif self.flow.read_paused:
+            if self._arriving_since is not None:  # it is we who do not let it arrive
+                self._arriving_since = now
         elif (
             self._arriving_since is not None and now - self._arriving_since > self.request_timeout_s
         ):
             self._arriving_since = None
-            if self._in_head and not self._arrived_bytes:
-                self.transport.close()  # it never sent anything
-            else:
+            if self._has_begun or self._arrived_bytes:
                 limit = f"{self.request_timeout_s:g} s"
                 self._refuse(RequestTimeout(f"The request did not arrive within {limit}."))
+            else:
+                self.transport.close()  # it never sent anything
 
     def _head_is_too_large(self) -> ProtocolError:
         return HeadersTooLarge(f"The request head is larger than {self.max_header_bytes} bytes.")
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Answer without the application and close."""
+        """Answer what is coming in without the application, and close.
+
+        Where an earlier request is still to be answered there is no place for this answer: the
+        connection closes after the earlier one's, and the client will ask again.
+        """
         self.refused = True
-        cycle: Any = self.cycle
-        if cycle is not None and self._in_head and not cycle.response_complete:
-            cycle.keep_alive = False  # what went before is still being answered; then it closes
+        own: Any = None if self._in_head else self.cycle
+        if self.pipeline and self.pipeline[0][0] is own:
+            self.pipeline.popleft()  # the newest stands on the left
+        waiting = [cycle for cycle, _ in self.pipeline]
+        running = self._running
+        if running is not None and running is not own and not running.response_complete:
+            waiting.append(running)
+        if waiting:
+            waiting[0].keep_alive = False
             return
-        if cycle is None or self._in_head or not cycle.response_started:
+        if own is None or not own.response_started:
             record = RequestRecord()
             record.address = self.client[0] if self.client else None
             record.refused(error)

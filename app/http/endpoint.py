@@ -63,6 +63,7 @@ class Endpoint:
                     self._gate.check_size(exchange.headers)
                     body = await exchange.read_body(self._gate.max_body_bytes)
                 rest = self._answer(exchange, body)
+                del body  # a stream may live for days
                 if rest is not None:
                     await rest
             else:
@@ -141,7 +142,7 @@ class Endpoint:
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
         answer = self._router.dispatch(call, ANONYMOUS, exchange.headers)
         if isinstance(answer, Execution):
-            return carry_call(answer, call, exchange, self._execution_settings)
+            return carry_call(answer, call.id, exchange, self._execution_settings)
         if isinstance(answer, Reply):
             exchange.record.outcome = answer.outcome
             message = result_response(call.id, answer.result)
@@ -152,7 +153,7 @@ class Endpoint:
             )
         if not exchange.accepts.stream:
             raise NotAcceptable("subscriptions/listen answers with text/event-stream alone.")
-        return carry_subscription(answer, call, exchange, self._hub, self._messages)
+        return carry_subscription(answer, call.id, exchange, self._hub, self._messages)
 
 
 def _not_served(version: str | None) -> ProtocolError:

@@ -7,13 +7,13 @@ from app.http.exchange import Exchange
 from app.http.responses import Response, event
 from app.methods.answers import Subscription
 from app.methods.subscriptions import Hub, Stream
-from app.protocol.inbound import Call
 from app.protocol.messages import ServerMessages, acknowledged, tools_list_changed
+from app.protocol.schema import RequestId
 
 
 async def carry_subscription(
     subscription: Subscription,
-    call: Call,
+    id: RequestId,
     exchange: Exchange,
     hub: Hub,
     messages: ServerMessages,
@@ -24,30 +24,30 @@ async def carry_subscription(
         Unavailable: Before the acknowledgement, when every place is taken.
     """
     response = exchange.response
-    acknowledgement = event(acknowledged(call.id, subscription.kinds))
+    acknowledgement = event(acknowledged(id, subscription.kinds))
     if not subscription.kinds:
         # Nothing was honoured: an open stream would only hold a socket.
         await response.notify(acknowledgement)
-        await response.finish(messages.listen_result(call.id))
+        await response.finish(messages.listen_result(id))
         return
     stream = hub.open(SLOW_READER_S)
     watch = Watch(exchange.connection, exchange.receive, stream.leave)
     stream.drop = watch.abort
     try:
         await response.notify(acknowledgement)
-        await _tell(stream, call, response)
+        await _tell(stream, id, response)
         if stream.gone:
             response.disconnected()
         else:
-            await response.finish(messages.listen_result(call.id))
+            await response.finish(messages.listen_result(id))
     finally:
         watch.stop()
         hub.close(stream)
 
 
-async def _tell(stream: Stream, call: Call, response: Response) -> None:
+async def _tell(stream: Stream, id: RequestId, response: Response) -> None:
     loop = asyncio.get_running_loop()
-    changed = event(tools_list_changed(call.id))
+    changed = event(tools_list_changed(id))
     while True:
         stream.quiet_since = loop.time()
         await stream.wait()

@@ -17,9 +17,11 @@ class RequestRecord:
     """
 
     __slots__ = (
-        "_call",
+        "_client",
         "_error",
         "_start",
+        "_tool",
+        "_trace",
         "address",
         "error_id",
         "id",
@@ -31,7 +33,9 @@ class RequestRecord:
     def __init__(self) -> None:
         self.address: str | None = None
         self._start = time.perf_counter()
-        self._call: Call | None = None
+        self._tool: str | None = None
+        self._trace: str | None = None
+        self._client: str | None = None
         self._error: ProtocolError | None = None
         self.id: RequestId | None = None
         self.method: str | None = None
@@ -41,9 +45,14 @@ class RequestRecord:
 
     def call(self, call: Call) -> None:
         """The request passed the checks of its envelope and headers."""
-        self._call = call
+        # Not the call itself: a stream may live for days, and its request may be large.
         self.id = call.id
         self.method = call.method
+        name = call.params.get("name") if call.method == "tools/call" else None
+        self._tool = printable(name, 128) if isinstance(name, str) else None
+        trace, client = call.meta.trace_parent, call.meta.client_info
+        self._trace = None if trace is None else trace[3:35]
+        self._client = None if client is None else printable(client.name)
 
     def refused(self, error: ProtocolError) -> None:
         """The request was refused."""
@@ -56,7 +65,7 @@ class RequestRecord:
         """Write the line, unless it is written already."""
         if self.is_written:
             return
-        id, call = self.id, self._call
+        id = self.id
         fields: dict[str, object] = {
             "method": None if self.method is None else printable(self.method),
             "outcome": self.outcome,
@@ -72,13 +81,12 @@ class RequestRecord:
                 fields["setting"] = self._error.setting
         if self.error_id is not None:
             fields["error_id"] = self.error_id
-        if call is not None:
-            if call.method == "tools/call" and isinstance(name := call.params.get("name"), str):
-                fields["tool"] = printable(name, 128)
-            if call.meta.trace_parent is not None:
-                fields["trace_id"] = call.meta.trace_parent[3:35]
-            if call.meta.client_info is not None:
-                fields["client"] = printable(call.meta.client_info.name)
+        if self._tool is not None:
+            fields["tool"] = self._tool
+        if self._trace is not None:
+            fields["trace_id"] = self._trace
+        if self._client is not None:
+            fields["client"] = self._client
         log.info(fields)
 
 

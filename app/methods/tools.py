@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from app.execution.execution import Execution, Outcome
-from app.execution.executor import Executor, log_failure, new_error_id
+from app.execution.executor import Executor, log_failure, message_of, new_error_id
 from app.execution.results import ResultEncoder
 from app.methods.answers import Reply
 from app.principal import Principal
@@ -72,8 +72,8 @@ class CallTool:
             text = f"Invalid arguments for {tool.name}: {reasons}"
             return Reply(self._encoder.error(text), outcome=Outcome.TOOL_ERROR)
         except ToolError as error:
-            return Reply(self._encoder.error(str(error)), outcome=Outcome.TOOL_ERROR)
-        except Exception as error:  # noqa: BLE001  # validators and defaults are the author's code
+            return Reply(self._encoder.error(message_of(error)), outcome=Outcome.TOOL_ERROR)
+        except BaseException as error:  # noqa: BLE001  # validators and defaults are the author's code
             error_id = new_error_id()
             log_failure(tool, error, error_id)
             return Reply(self._encoder.internal_error(error_id), outcome=Outcome.INTERNAL_ERROR)

@@ -84,7 +84,7 @@ def assemble(
 
 def tool_name(spec: ToolSpec[..., Any], path: str, separator: str) -> str:
     """The name as served: the folders below ``tools/``, then the tool's own."""
-    return separator.join((*PurePosixPath(path).parent.parts, spec.name))
+    return separator.join((*PurePosixPath(path).parent.parts, str(spec.name)))
 
 
 def _compile_file(file: LoadedFile, settings: Settings) -> tuple[list[_Placed], list[Problem]]:

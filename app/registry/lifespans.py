@@ -15,6 +15,10 @@ TIMEOUT_S: Final = 30.0
 log = structlog.get_logger()
 
 
+class LifespanError(Exception):
+    """A module that did not get ready; the text says why."""
+
+
 class Lifespan:
     """A module's ``lifespan()``, entered and left in one task of its own.
 
@@ -39,24 +43,24 @@ class Lifespan:
                 if not self._entered.done():
                     self._entered.set_result(None)
                 await self._leave.wait()
-        except Exception as error:
-            if self._entered.done():
+        except BaseException as error:  # sys.exit() in it must not end the server
+            if not self._entered.done():
+                self._entered.set_exception(LifespanError(f"{type(error).__name__}: {error}"))
+            elif not isinstance(error, asyncio.CancelledError):
                 log.exception("lifespan_failed", file=self._file.path)
-            else:
-                self._entered.set_exception(error)
 
     async def enter(self) -> None:
         """Wait until the module is ready.
 
         Raises:
-            Exception: What the module raised, or TimeoutError.
+            LifespanError: What the module raised, or that it took too long.
         """
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 await self._entered
         except TimeoutError:
             self._task.cancel()
-            raise TimeoutError(f"lifespan() did not yield within {TIMEOUT_S:g} s") from None
+            raise LifespanError(f"it did not yield within {TIMEOUT_S:g} s") from None
 
     async def exit(self, timeout_s: float = TIMEOUT_S) -> None:
         """Close what the module opened; what does not close in time is left behind."""

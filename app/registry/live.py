@@ -9,6 +9,7 @@ import structlog
 
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
+from app.registry.aside import in_thread
 from app.registry.assembly import Assembly, assemble
 from app.registry.catalog import Catalog
 from app.registry.garbage import Garbage
@@ -104,12 +105,12 @@ class Registry:
 
     async def _replace(self, settings: Settings, *, announce: bool) -> bool:
         previous = self._files
-        build = await asyncio.to_thread(load_folder, Path(settings.tools.directory), previous)
-        assembly = await asyncio.to_thread(self._assemble, build, settings)
+        build = await in_thread(load_folder, Path(settings.tools.directory), previous)
+        assembly = await in_thread(self._assemble, build, settings)
         failed = await self._enter_lifespans(assembly)
         if failed:
             build = _without(build, failed, previous)
-            assembly = await asyncio.to_thread(self._assemble, build, settings)
+            assembly = await in_thread(self._assemble, build, settings)
         visible = assembly.catalog.fingerprint != self.catalog.fingerprint
         self._settings = settings
         self._files = assembly.files
@@ -151,7 +152,7 @@ class Registry:
                 self._lifespans[file] = lifespan
             else:
                 log.warning("lifespan_failed", file=file.path, exc_info=error)
-                message = f"lifespan() failed: {type(error).__name__}: {error}"
+                message = f"lifespan() failed: {error}"
                 problems.append(Problem(file.path, None, "error", message))
         return problems
 

@@ -95,6 +95,7 @@ def load_folder(folder: Path, previous: Mapping[str, LoadedFile]) -> Build:
         raise FileNotFoundError(f"the tools folder {folder} does not exist")
     problems: list[Problem] = []
     sources = {source.path: source for source in _read(folder, problems)}
+    unreadable = {problem.path for problem in problems}
     keys = {path: _key(path, sources) for path in sources}
     package = _Package(folder, sources)
     files: dict[str, LoadedFile] = {}
@@ -107,15 +108,14 @@ def load_folder(folder: Path, previous: Mapping[str, LoadedFile]) -> Build:
         for path in sorted(sources.keys() - files.keys()):
             try:
                 module = importlib.import_module(package.module_name(path))
-            except KeyboardInterrupt:
-                raise
+                specs = _specs(module) if sources[path].is_tool_file else ()
             except BaseException as error:  # noqa: BLE001  # a file may raise SystemExit too
                 problems.append(_load_problem(folder, sources[path], error))
                 if path in previous:
                     files[path] = previous[path]
             else:
-                specs = _specs(module) if sources[path].is_tool_file else ()
                 files[path] = LoadedFile(path, keys[path], module, specs)
+    files.update({path: previous[path] for path in unreadable & previous.keys()})
     return Build(files, problems)
 
 
@@ -126,14 +126,16 @@ def _read(folder: Path, problems: list[Problem]) -> Iterator[Source]:
             continue
         path = relative.as_posix()
         try:
-            if file.stat().st_size > MAX_SOURCE_BYTES:
-                problems.append(
-                    Problem(path, None, "error", f"larger than {MAX_SOURCE_BYTES} bytes")
-                )
+            if not file.is_file():  # opening a pipe would wait for ever
+                problems.append(Problem(path, None, "error", "is not a regular file"))
                 continue
-            text = file.read_bytes()
+            with file.open("rb") as stream:
+                text = stream.read(MAX_SOURCE_BYTES + 1)
         except OSError as error:
             problems.append(Problem(path, None, "error", f"cannot be read: {error.strerror}"))
+            continue
+        if len(text) > MAX_SOURCE_BYTES:
+            problems.append(Problem(path, None, "error", f"larger than {MAX_SOURCE_BYTES} bytes"))
             continue
         yield Source(path, text, hashlib.sha256(text).hexdigest(), _imports(folder, path, text))
 
@@ -142,8 +144,8 @@ def _imports(folder: Path, path: str, text: bytes) -> frozenset[str]:
     """The files below the folder that a source imports relatively, inside functions too."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return frozenset()
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()  # loading it will say what is wrong
     package = PurePosixPath(path).parent
     targets: set[PurePosixPath] = {package / "__init__"}
     for node in ast.walk(tree):

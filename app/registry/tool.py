@@ -28,13 +28,14 @@ from app.registry.schemas import (
 from app.registry.signature import (
     InputPlan,
     OutputPlan,
+    SignatureError,
     describe,
     input_plan,
     output_plan,
     refuse_secret,
 )
 from app.settings import ENVIRONMENT_TOOL, MAX_DEADLINE_S, Settings, ToolOverride
-from app.toolkit import ToolSpec
+from app.toolkit import Icon, ToolSpec
 
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 PORTABLE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -154,8 +155,10 @@ def compile_tool(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: 
         return _compile(spec, name=name, source=source, settings=settings)
     except ToolDefinitionError:
         raise
-    except (SchemaError, InvalidAnnotation, ValueError, TypeError) as error:
+    except (SchemaError, InvalidAnnotation, SignatureError, ValueError) as error:
         raise ToolDefinitionError(str(error)) from error
+    except Exception as error:  # whatever a wrong argument of @tool leads to
+        raise ToolDefinitionError(f"{type(error).__name__}: {error}") from error
 
 
 def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Settings) -> Tool:
@@ -240,6 +243,8 @@ def _definition(
 
 
 def _annotations(annotations: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(annotations, Mapping):
+        raise ToolDefinitionError('annotations must be a mapping such as {"read_only": True}')
     out = {}
     for key, value in annotations.items():
         wire = _HINTS.get(key, key)
@@ -252,6 +257,8 @@ def _annotations(annotations: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _icon(icon: Any) -> dict[str, Any]:
+    if not isinstance(icon, (Mapping, Icon)):
+        raise ToolDefinitionError(f"the icon {icon!r} must be written Icon(src={icon!r})")
     value: dict[str, Any] = dict(icon) if isinstance(icon, Mapping) else icon.as_json()
     source = value.get("src")
     # Overview, "icons": clients must reject every other scheme.
