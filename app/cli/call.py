@@ -18,6 +18,7 @@ from app.cli.options import (
     fail,
     load_or_exit,
     out,
+    print_error,
     tool_flags,
 )
 from app.execution.execution import Execution
@@ -82,9 +83,10 @@ async def _run(settings: Settings, name: str, arguments: dict[str, Any]) -> dict
             encoded = await _follow(answer)
     except ProtocolError as error:
         known = ", ".join(service.registry.catalog.tools)
-        broken = sum(problem.severity == "error" for problem in service.registry.problems)
-        hint = f"; {broken} problem(s) keep tools from being served, see `check`" if broken else ""
-        fail(f"{error.message}. Served: {known}{hint}", Exit.PROBLEMS)
+        for problem in service.registry.problems:
+            if problem.severity == "error":
+                print_error(str(problem))
+        fail(f"{error.message}. Served: {known}", Exit.PROBLEMS)
     finally:
         await service.stop()
     decoded: dict[str, Any] = orjson.loads(encoded)

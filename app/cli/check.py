@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import typer
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
@@ -77,12 +78,11 @@ def tools(
     if as_json:
         typer.echo(json.dumps([definition_of(tool) for tool in served], indent=2))
         return
-    table = Table()
-    table.add_column("Tool", no_wrap=True, overflow="fold")
-    table.add_column("Runs in")
-    table.add_column("Deadline", justify="right")
-    table.add_column("Arguments")
-    table.add_column("Description", no_wrap=True, overflow="ellipsis", ratio=1)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("Tool", no_wrap=True, min_width=max((len(t.name) for t in served), default=4))
+    table.add_column("Runs in", no_wrap=True)
+    table.add_column("Deadline", justify="right", no_wrap=True)
+    table.add_column("Arguments", overflow="fold")
     table.add_column("File", overflow="fold")
     for tool in served:
         definition = definition_of(tool)
@@ -97,7 +97,6 @@ def tools(
             "loop" if tool.is_async else "thread",
             f"{tool.timeout_s:g} s",
             ", ".join(arguments),
-            escape(str(definition.get("description", "")).partition("\n")[0]),
             escape(_shown_path(settings, tool.source.path)),
         )
     out.print(table)

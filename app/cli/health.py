@@ -45,4 +45,4 @@ def health(
             out.print("ready")
             return
         reason = f"{host}:{port} answered {status}"
-    fail(f"not ready: {reason}", Exit.PROBLEMS)
+    fail(f"not ready: {reason} (--url asks another address)", Exit.PROBLEMS)

@@ -65,7 +65,7 @@ def serve(
     if workers > 1 and not settings.secrets.keys:
         fail(
             "--workers above 1 needs [secrets] keys: a cursor that one worker signs must be "
-            "readable by the next",
+            "readable by the next; make one with `openssl rand -base64 32`",
             Exit.CONFIGURATION,
         )
     if not Path(settings.tools.directory).is_dir():

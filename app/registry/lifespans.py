@@ -22,13 +22,13 @@ class LifespanError(Exception):
 class Lifespan:
     """A module's ``lifespan()``, entered and left in one task of its own.
 
-    Args:
+    Attributes:
         settings: Given to a ``lifespan`` that takes a parameter.
     """
 
     def __init__(self, file: LoadedFile, settings: Mapping[str, Any]) -> None:
         self._file = file
-        self._settings = settings
+        self.settings = settings
         self._leave = asyncio.Event()
         self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(), name=f"lifespan of {file.path}")
@@ -37,7 +37,7 @@ class Lifespan:
         lifespan = self._file.module.lifespan
         try:
             takes_settings = bool(inspect.signature(lifespan).parameters)
-            manager = lifespan(self._settings) if takes_settings else lifespan()
+            manager = lifespan(self.settings) if takes_settings else lifespan()
             async with manager as value:
                 self._file.lifespan_value = value
                 if not self._entered.done():

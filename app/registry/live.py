@@ -117,6 +117,8 @@ class Registry:
         self.catalog = assembly.catalog  # the swap: one assignment
         self._report(assembly.problems)
         self._retire(previous)
+        if announce and assembly.files != previous and not visible:
+            log.info("tools_reloaded", tools=len(self.catalog.tools))
         if visible and announce:
             log.info(
                 "tools_changed",
@@ -146,6 +148,12 @@ class Registry:
         outcomes = await asyncio.gather(
             *(lifespan.enter() for lifespan in entering.values()), return_exceptions=True
         )
+        for file, lifespan in self._lifespans.items():
+            if file in assembly.files.values() and lifespan.settings != _settings_of(
+                file, assembly
+            ):
+                lifespan.settings = _settings_of(file, assembly)
+                log.warning("lifespan_keeps_settings", file=file.path)
         problems = []
         for (file, lifespan), error in zip(entering.items(), outcomes, strict=True):
             if error is None:

@@ -12,6 +12,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import itertools
 import sys
 import traceback
@@ -109,6 +110,8 @@ def load_folder(folder: Path, previous: Mapping[str, LoadedFile]) -> Build:
             try:
                 module = importlib.import_module(package.module_name(path))
                 specs = _specs(module) if sources[path].is_tool_file else ()
+                if specs:
+                    _check_lifespan(module)
             except BaseException as error:  # noqa: BLE001  # a file may raise SystemExit too
                 problems.append(_load_problem(folder, sources[path], error))
                 if path in previous:
@@ -254,6 +257,14 @@ def _specs(module: types.ModuleType) -> list[tuple[ToolSpec[..., Any], int]]:
     # A tool that was declared through a decorator of a helper is in the names alone.
     specs = {id(spec): spec for spec in [*names.get(DECLARED, ()), *own]}
     return [(spec, _line_of(spec.function)) for spec in specs.values()]
+
+
+def _check_lifespan(module: types.ModuleType) -> None:
+    lifespan = vars(module).get("lifespan")
+    if inspect.isgeneratorfunction(lifespan) or inspect.isasyncgenfunction(lifespan):
+        raise TypeError(
+            "lifespan() must be decorated with @contextlib.asynccontextmanager and be async"
+        )
 
 
 def _line_of(function: Any) -> int:

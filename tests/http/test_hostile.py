@@ -1,10 +1,13 @@
 """What somebody sends, or writes as a tool, who means no good or did not think of it."""
 
+import os
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.http.test_leaks import resident_bytes
 from tests.support.client import McpClient, meta
 from tests.support.server import ServerFactory, ServerProcess
 from tests.support.toolfiles import write
@@ -98,6 +101,13 @@ async def floods(ctx: Context, notes: str) -> str:
         path.write_text("cancelled\\n")
         raise
     return "never"
+
+
+@tool
+async def pauses() -> str:
+    """Pause."""
+    await asyncio.sleep(0.3)
+    return "paused"
 
 
 @tool
@@ -231,3 +241,114 @@ def test_a_client_that_does_not_read_its_stream_is_let_go(
     connection.send(request.encode())
     eventually(notes.exists, "the end of the call", 45)
     connection.close()
+
+
+LEAVES = """
+import asyncio
+import sys
+from app import tool
+
+
+async def leave() -> None:
+    sys.exit(3)
+
+
+@tool
+async def leaves() -> str:
+    \"\"\"End the process from a task of its own.\"\"\"
+    await asyncio.gather(leave())
+    return "never"
+
+
+@tool
+async def stays() -> str:
+    \"\"\"Stay.\"\"\"
+    return "here"
+"""
+WRONG_ICON = '@tool(icons=["https://a.example/b.png"])\ndef icon() -> None: ...\n'
+BAD_FILES = {
+    "exits_in_lifespan": (
+        "from contextlib import asynccontextmanager\nimport sys\nfrom app import tool\n"
+        "@asynccontextmanager\nasync def lifespan():\n    sys.exit('no database')\n    yield\n"
+        "@tool\ndef exits() -> None: ...\n"
+    ),
+    "interrupts": "raise KeyboardInterrupt\n",
+    "wrong_icon": f"from app import tool\n{WRONG_ICON}",
+    "wrong_annotations": (
+        "from app import tool\n@tool(annotations=['read_only'])\ndef a() -> None: ...\n"
+    ),
+    "wrong_name": "from app import tool\ntool(name=['x'])(lambda: None)\n",
+    "no_module": "import sys\nsys.modules[__name__] = 5\n",
+    "deep": "x = a" + ".b" * 50_000 + "\n",
+    "generator_lifespan": (
+        "from app import tool\ndef lifespan():\n    yield\n@tool\ndef g() -> None: ...\n"
+    ),
+}
+
+
+def test_no_file_takes_the_others_with_it(server_factory: ServerFactory, tmp_path: Path) -> None:
+    for name, text in BAD_FILES.items():
+        write(tmp_path / f"{name}.py", text)
+    write(tmp_path / "leaves.py", LEAVES)
+    os.mkfifo(tmp_path / "pipe.py")
+    server = server_factory(tmp_path, {"tools": {"reload": False}})
+    assert set(server.client.tools()) == {"leaves", "stays"}
+    blamed = {str(line["file"]).removesuffix(".py") for line in server.logs("tool_problem")}
+    assert blamed >= {*BAD_FILES, "pipe"}
+
+
+def test_a_tool_that_wants_to_end_the_process_does_not(
+    server_factory: ServerFactory, tmp_path: Path
+) -> None:
+    write(tmp_path / "leaves.py", LEAVES)
+    server = server_factory(tmp_path, {"tools": {"reload": False}, "execution": {"timeout_s": 2}})
+    assert server.client.call("leaves").is_error
+    assert server.client.call("stays").text == "here"
+    server.wait_for_log(lambda line: line.get("event") == "exit_refused")
+    server.terminate()
+    assert server.wait() == 0
+
+
+def test_a_file_that_becomes_unreadable_keeps_its_last_good_tools(
+    server_factory: ServerFactory, tmp_path: Path
+) -> None:
+    write(tmp_path / "stays.py", LEAVES)
+    server = server_factory(tmp_path)
+    write(tmp_path / "stays.py", "#" * 5_000_000)
+    server.wait_for_log(lambda line: line.get("event") == "tool_problem")
+    assert server.client.call("stays").text == "here"
+
+
+def test_what_follows_a_request_does_not_answer_for_it(target: McpClient) -> None:
+    slow = target.request("tools/call", {"name": "pauses"}).encode()
+    next_one = target.request("tools/list").encode_chunked()
+    next_one = next_one[: next_one.index(b"\r\n\r\n") + 4] + b"zz\r\n"
+    with target.connect() as connection:
+        connection.send(slow + next_one)
+        response = connection.read_response()
+        assert response.status == 200
+        assert response.json()["result"]["structuredContent"] == "paused"
+        assert connection.expect_end() == b""
+
+
+def test_two_bytes_do_not_keep_an_idle_connection(server_factory: ServerFactory) -> None:
+    server = server_factory(config={"server": {"keep_alive_s": 1}})
+    request = server.client.request("tools/list")
+    with server.client.connect() as connection:
+        assert connection.exchange(request).status == 200
+        connection.send(b"\r\n")
+        assert connection.expect_end() == b""
+
+
+def test_a_listener_does_not_keep_the_request_that_it_sent(
+    server_factory: ServerFactory, tmp_path: Path
+) -> None:
+    write(tmp_path / "leaves.py", LEAVES)
+    server = server_factory(tmp_path)
+    wanted = {"toolsListChanged": True, "padding": "x" * 900_000}
+    before = resident_bytes(server)
+    with ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(server.client.listening(notifications=wanted))
+        grown = resident_bytes(server) - before
+    assert grown < 25_000_000
