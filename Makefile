@@ -62,8 +62,8 @@ conformance: $(STAMPS)/dev $(SUITE)/node_modules/.package-lock.json ## run the o
 	$(PY) -m pytest -s -v $(SUITE) $(ARGS)
 
 .PHONY: bench
-bench: $(STAMPS)/bench ## measure speed and memory, write docs/performance.md (ARGS)
-	$(PY) -m benchmarks --write docs/performance.md $(ARGS)
+bench: $(STAMPS)/bench ## measure speed and memory; without ARGS the figures go to docs/performance.md
+	$(PY) -m benchmarks $(if $(ARGS),$(ARGS),--write docs/performance.md)
 
 .PHONY: setup
 setup: $(STAMPS)/dev $(STAMPS)/tools ## only make .venv, with all that development needs
