@@ -47,10 +47,12 @@ class Application:
         )
         self._rest.router.redirect_slashes = False
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    # A coroutine function, though it costs one more coroutine: other servers look for that.
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and _path_below_root(scope) in MCP_PATHS:
-            return (self._endpoint() or _not_started)(scope, receive, send)
-        return self._rest(scope, receive, send)
+            await (self._endpoint() or _not_started)(scope, receive, send)
+        else:
+            await self._rest(scope, receive, send)
 
 
 def _path_below_root(scope: Scope) -> str:
