@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import uvicorn
+
+from benchmarks.asgi import serve
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -81,17 +82,7 @@ class Floor:
 def main(port: int, answers: Path) -> None:
     """Serve until terminated."""
     bodies = {path: text.encode() for path, text in json.loads(answers.read_text()).items()}
-    uvicorn.run(
-        Floor(bodies),
-        host="127.0.0.1",
-        port=port,
-        loop="uvloop",
-        http="httptools",
-        lifespan="off",
-        access_log=False,
-        log_level="warning",
-        timeout_graceful_shutdown=1,
-    )
+    serve(Floor(bodies), port, lifespan="off")
 
 
 if __name__ == "__main__":

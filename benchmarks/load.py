@@ -9,7 +9,6 @@ import select
 import socket
 import time
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from benchmarks.wire import Answer, Reader, parse
@@ -41,12 +40,7 @@ class Pool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for connection, _ in self._sockets.values():
             connection.close()
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import sys
 
-import uvicorn
 from fastmcp import FastMCP
 
 from benchmarks import toolset
+from benchmarks.asgi import serve
 
 
 def main(port: int, count: int) -> None:
@@ -22,16 +22,7 @@ def main(port: int, count: int) -> None:
     for function in toolset.functions(count):
         server.tool(function)
     app = server.http_app(json_response=True, stateless_http=True)
-    uvicorn.run(
-        app,
-        host="127.0.0.1",
-        port=port,
-        loop="uvloop",
-        http="httptools",
-        access_log=False,
-        log_level="warning",
-        timeout_graceful_shutdown=1,
-    )
+    serve(app, port)
 
 
 if __name__ == "__main__":

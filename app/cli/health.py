@@ -23,7 +23,7 @@ def health(
     if url is None:
         server = load_or_exit(config, {}).server
         # The addresses that mean "every address" are reached through loopback.
-        hosts = {"0.0.0.0": ["127.0.0.1"], "::": ["::1", "127.0.0.1"]}.get(  # noqa: S104
+        hosts = {"0.0.0.0": ["127.0.0.1"], "::": ["::1", "127.0.0.1"]}.get(  # noqa: S104  # no bind
             server.host, [server.host]
         )
         port = server.port

@@ -165,10 +165,8 @@ class Executor:
         execution.is_started = True
         try:
             value = await execution.tool.function(**keywords)
-        except asyncio.CancelledError as error:
-            # Nobody waits any more, or the tool cancelled itself.
-            self._fail(execution, error)
         except BaseException as error:  # noqa: BLE001  # a tool may raise anything, SystemExit too
+            # CancelledError as well: nobody waits any more, or the tool cancelled itself.
             self._fail(execution, error)
         else:
             self._succeed(execution, value)

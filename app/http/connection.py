@@ -72,7 +72,7 @@ class Connection(HttpToolsProtocol):
     _closing_since: float | None = None
     watching: Callable[[], None] | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._arriving_since = self.loop.time()
 

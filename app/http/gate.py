@@ -37,6 +37,9 @@ _MAX_REQUESTED_HEADERS: Final = 64
 MAX_REMEMBERED: Final = 256
 """Combinations of headers whose admission is remembered; a flood of others only clears them."""
 
+MAX_REMEMBERED_BYTES: Final = 1024
+"""A longer combination is no browser's and no SDK's: it is checked each time."""
+
 _DECIDING: Final = (
     b"host",
     b"origin",
@@ -102,9 +105,10 @@ class Gate:
         if admission is None:
             cors = self.check_sender(headers)
             admission = Admission(cors, self.check_media(headers))
-            if len(self._admitted) >= MAX_REMEMBERED or sum(map(len, filter(None, key))) > 1024:
+            if len(self._admitted) >= MAX_REMEMBERED:
                 self._admitted.clear()
-            self._admitted[key] = admission
+            if sum(map(len, filter(None, key))) <= MAX_REMEMBERED_BYTES:
+                self._admitted[key] = admission
         return admission
 
     def check_size(self, headers: HeaderMap) -> None:

@@ -207,7 +207,7 @@ class _Package(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self,
         name: str,
         path: object = None,  # noqa: ARG002  # importlib's signature
-        target: object = None,  # noqa: ARG002
+        target: object = None,  # noqa: ARG002  # likewise
     ) -> importlib.machinery.ModuleSpec | None:
         root, _, rest = name.partition(".")
         if root != self._root:

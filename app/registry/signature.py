@@ -52,7 +52,7 @@ class ToolJsonSchema(GenerateJsonSchema):
         "non-serializable-default",
     }
 
-    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002  # pydantic asks
         return False
 
     def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
