@@ -104,7 +104,7 @@ def run_worker(
             pid=os.getpid(),
         )
 
-    server = make_server(app, settings.server, on_drain=app.drain, on_listening=listening)
+    server = make_server(app.serve, settings.server, on_drain=app.drain, on_listening=listening)
     _run_to_the_end(server.serve(sockets=[listener]))
 
 

@@ -4,7 +4,6 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from typing import Any, Final
 
 from app.protocol.inbound import Call
@@ -26,14 +25,14 @@ _Progress = tuple[float, bytes]
 """A value and its encoded notification."""
 
 
-class Outcome(StrEnum):
-    """How a call ended, for logs and metrics."""
+class Outcome:
+    """How a call ended, for logs and metrics; not an Enum, whose members are slow to look up."""
 
-    OK = "ok"
-    TOOL_ERROR = "tool_error"
-    TIMEOUT = "timeout"
-    CANCELLED = "cancelled"
-    INTERNAL_ERROR = "internal_error"
+    OK: Final = "ok"
+    TOOL_ERROR: Final = "tool_error"
+    TIMEOUT: Final = "timeout"
+    CANCELLED: Final = "cancelled"
+    INTERNAL_ERROR: Final = "internal_error"
 
 
 class Execution:
@@ -112,7 +111,7 @@ class Execution:
         self.cancelled = False
         self.is_started = False
         self.result: bytes | None = None
-        self.outcome = Outcome.OK
+        self.outcome: str = Outcome.OK
         self.error_id: str | None = None
         self.headers: Sequence[tuple[bytes, bytes]] = ()
 
@@ -156,7 +155,7 @@ class Execution:
 
     # What the executor uses.
 
-    def finish(self, result: bytes, outcome: Outcome) -> None:
+    def finish(self, result: bytes, outcome: str) -> None:
         """The call ended; later endings are ignored."""
         if self.result is None and not self.cancelled:
             self._flush_progress()

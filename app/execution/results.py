@@ -17,6 +17,8 @@ _ANY: Final = SchemaSerializer(
 MAX_BYTES_PER_CHARACTER: Final = 6
 """A control character takes six bytes in JSON, as in \\u0001."""
 
+# By its type: isinstance() asks an object of pydantic for its class, once for each kind.
+_NOT_PLAIN: Final = (ToolResult, *BLOCKS, list, tuple)
 _UNORDERED: Final = (set, frozenset)
 
 
@@ -49,12 +51,16 @@ class ResultEncoder:
         Raises:
             BadResult: No JSON form, against the output schema, or too large.
         """
-        if isinstance(value, ToolResult):
+        is_error = False
+        if not issubclass(type(value), _NOT_PLAIN):
+            result = self._plain(tool, value)
+        elif isinstance(value, ToolResult):
             result = self._explicit(tool, value)
             is_error = value.is_error
+        elif _has_blocks(value):
+            result = self._of_blocks(tool, value)
         else:
             result = self._plain(tool, value)
-            is_error = False
         if len(result) > self._max_bytes:
             sentence = (
                 f"The result has {len(result):,} bytes; the server sends at most "
@@ -79,11 +85,6 @@ class ResultEncoder:
         return self.error(f"{text} (error id {error_id})")
 
     def _plain(self, tool: Tool, value: Any) -> bytes:
-        if _has_blocks(value):
-            if tool.output.schema is not None:
-                raise BadResult(f"{tool.name} has an outputSchema and returned content blocks")
-            blocks = [value] if isinstance(value, BLOCKS) else list(value)
-            return self._messages.tool_result(_blocks(blocks))
         if not tool.structured and isinstance(value, str):
             return self._messages.tool_result(_text(value))
         plain = _plain_json(tool, value)
@@ -97,6 +98,12 @@ class ResultEncoder:
         return self._messages.tool_result(
             content, structured=structured if tool.structured else None
         )
+
+    def _of_blocks(self, tool: Tool, value: Any) -> bytes:
+        if tool.output.schema is not None:
+            raise BadResult(f"{tool.name} has an outputSchema and returned content blocks")
+        blocks = [value] if isinstance(value, BLOCKS) else list(value)
+        return self._messages.tool_result(_blocks(blocks))
 
     def _explicit(self, tool: Tool, value: ToolResult) -> bytes:
         structured = None

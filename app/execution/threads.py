@@ -114,6 +114,8 @@ class ThreadWorkers:
         try:
             call.done(result, error)
         finally:
+            # Both lead back to whoever holds the call: a ring that only the collector would free.
+            del call.work, call.done
             self._next()
 
 

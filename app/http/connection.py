@@ -58,39 +58,40 @@ class Connection(HttpToolsProtocol):
     _defaults: ClassVar[list[tuple[bytes, bytes]] | None] = None
     _starts: ClassVar[dict[int, bytes]] = {}
 
-    refused = False
-    _in_head = True
-    _arrived_bytes = 0
-    _has_begun = False
-    _trailer_bytes = 0
-    _offers = 0
-    _running: RequestResponseCycle | None = None
-    _unread_since: float | None = None
-    _received = b""
-    _arriving_since: float | None = None
-    _idle_since: float | None = None
-    _closing_since: float | None = None
-    watching: Callable[[], None] | None = None
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
-        self._arriving_since = self.loop.time()
+        # Not as defaults of the class, which are slow to read.
+        self.refused = False
+        self.watching: Callable[[], None] | None = None
+        self._in_head = True
+        self._arrived_bytes = 0
+        self._first_piece_bytes = 0
+        self._has_begun = False
+        self._trailer_bytes = 0
+        self._offers = 0
+        self._running: RequestResponseCycle | None = None
+        self._received = b""
+        self._unread_since: float | None = None
+        self._idle_since: float | None = None
+        self._closing_since: float | None = None
+        self._arriving_since: float | None = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
         if self.refused:
             return
         self._received = data
         self._arrived_bytes += len(data)
-        super().data_received(data)
+        HttpToolsProtocol.data_received(self, data)
         self._received = b""
         # The parser tells of whole lines only; one without end must not grow for ever.
         if self._in_head and self._arrived_bytes > self.max_header_bytes and not self.refused:
             self._refuse(self._head_is_too_large())
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        HttpToolsProtocol.on_message_begin(self)
         self._in_head = self._has_begun = True
-        self._arrived_bytes = 0  # what came with the end of the request before is not counted
+        self._arrived_bytes = 0  # beyond the piece in which it begins, after another one's end
+        self._first_piece_bytes = len(self._received)
         self._trailer_bytes = 0
         self._idle_since = None
         self._arriving_since = self.loop.time()
@@ -111,7 +112,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             return  # the parser stops here; see below
-        if max(self._arrived_bytes, len(self._received)) > self.max_header_bytes:
+        if self._first_piece_bytes + self._arrived_bytes > self.max_header_bytes:
             # A large body or another request may have come along, so count.
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > self.max_header_bytes and not self.refused:
@@ -119,13 +120,13 @@ class Connection(HttpToolsProtocol):
         if not self.refused:
             extensions: dict[str, Any] = {}
             self.scope["extensions"] = extensions
-            super().on_headers_complete()
+            HttpToolsProtocol.on_headers_complete(self)
             extensions[CONNECTION_EXTENSION] = RequestConnection(self, self.cycle)
         self._in_head = False
 
     def on_body(self, body: bytes) -> None:
         if not self.refused:
-            super().on_body(body)
+            HttpToolsProtocol.on_body(self, body)
 
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
@@ -133,14 +134,23 @@ class Connection(HttpToolsProtocol):
         self._arriving_since = None
         self._has_begun = False
         if not self.refused:
-            super().on_message_complete()
+            HttpToolsProtocol.on_message_complete(self)
             if not self.pipeline:
                 # A large body has paused it; the end of the connection must still be read.
                 self.flow.resume_reading()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        # As uvicorn does, but without a callback for each task: one more turn of the loop.
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        self.tasks.add(self.loop.create_task(self._serve(cycle, app)))
+
+    async def _serve(self, cycle: RequestResponseCycle, app: Any) -> None:
+        try:
+            await cycle.run_asgi(app)
+        finally:
+            self.tasks.discard(asyncio.current_task())
+            # It leads back to the cycle, and only the garbage collector would find the ring.
+            cycle.scope["extensions"].clear()
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -131,7 +131,10 @@ class Endpoint:
                 return self._dispatch(call, exchange)
             case Rejected(error, id, name):
                 record.id, record.method = id, name
-                raise error
+                record.refused(error)
+                refusal = exchange.response.error(error, id)
+                del error  # its traceback holds this frame
+                return refusal
             case Notification(name):
                 record.method = name
                 return exchange.response.empty(202)

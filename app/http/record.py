@@ -18,7 +18,8 @@ class RequestRecord:
 
     __slots__ = (
         "_client",
-        "_error",
+        "_code",
+        "_setting",
         "_start",
         "_tool",
         "_trace",
@@ -36,7 +37,8 @@ class RequestRecord:
         self._tool: str | None = None
         self._trace: str | None = None
         self._client: str | None = None
-        self._error: ProtocolError | None = None
+        self._code: int | None = None
+        self._setting: str | None = None
         self.id: RequestId | None = None
         self.method: str | None = None
         self.outcome = "ok"
@@ -59,7 +61,8 @@ class RequestRecord:
         self.outcome = "protocol_error" if error.http_status < 500 else "internal_error"
         if error.http_status == 503:
             self.outcome = "limited"
-        self._error = error
+        # Not the error itself: by its traceback it holds whatever holds it.
+        self._code, self._setting = error.code, error.setting
 
     def write(self, log: EventLog, status: int) -> None:
         """Write the line, unless it is written already."""
@@ -70,15 +73,15 @@ class RequestRecord:
             "method": None if self.method is None else printable(self.method),
             "outcome": self.outcome,
             "status": status,
-            "duration_ms": round((time.perf_counter() - self._start) * 1000, 3),
+            "duration_ms": int((time.perf_counter() - self._start) * 1_000_000) / 1000,
             "request_id": id if type(id) is int and id.bit_length() < 64 else _text(id),
         }
         if self.address is not None:
             fields["address"] = self.address
-        if self._error is not None:
-            fields["code"] = self._error.code
-            if self._error.setting is not None:
-                fields["setting"] = self._error.setting
+        if self._code is not None:
+            fields["code"] = self._code
+        if self._setting is not None:
+            fields["setting"] = self._setting
         if self.error_id is not None:
             fields["error_id"] = self.error_id
         if self._tool is not None:

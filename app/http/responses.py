@@ -21,6 +21,9 @@ CONNECTION_EXTENSION: Final = "mcp-tool-server.connection"
 KEEP_ALIVE: Final = ServerSentEvent(comment="").encode()
 _JSON: Final = (b"content-type", b"application/json")
 _JSON_LINES: Final = b"content-type: application/json\r\ncontent-length: %d\r\n"
+# Looking up a member of an Enum costs as much as a call.
+_OPENED: Final = State.OPENED
+_RESPONSE: Final = Event.RESPONSE
 _STREAM: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -65,7 +68,7 @@ class Response:
         self._connection = connection
         self._send = send
         self._headers: list[tuple[bytes, bytes]] = []
-        self._state = State.OPENED
+        self._state = _OPENED
         self.status = 0
 
     def add_headers(self, headers: Headers) -> None:
@@ -78,20 +81,20 @@ class Response:
 
     def json_at_once(self, body: bytes) -> bool:
         """The whole response as one JSON object, without waiting; False: use ``json``."""
-        if self._connection is None or self._state is not State.OPENED:
+        if self._connection is None or self._state is not _OPENED:
             return False
         headers = _JSON_LINES % len(body)
         if self._headers:
             headers += _lines(self._headers)
         if not self._connection.respond(200, headers, body):
             return False
-        self._state = advance(self._state, Event.RESPONSE)
+        self._state = advance(self._state, _RESPONSE)
         self.status = 200
         return True
 
     async def json(self, body: bytes, status: int = 200) -> None:
         """The whole response as one JSON object."""
-        self._state = advance(self._state, Event.RESPONSE)
+        self._state = advance(self._state, _RESPONSE)
         await self._whole(status, body, [_JSON, (b"content-length", b"%d" % len(body))])
 
     async def error(self, error: ProtocolError, id: RequestId | None = None) -> None:
@@ -101,7 +104,7 @@ class Response:
 
     async def empty(self, status: int, headers: Headers = ()) -> None:
         """A response without a body."""
-        self._state = advance(self._state, Event.RESPONSE)
+        self._state = advance(self._state, _RESPONSE)
         length = [] if status == 204 else [(b"content-length", b"0")]
         await self._whole(status, b"", [*headers, *length])
 
@@ -137,7 +140,7 @@ class Response:
         """The response message as the last event of the stream."""
         if self._state is State.OPENED:
             await self.open_stream(b"")
-        self._state = advance(self._state, Event.RESPONSE)
+        self._state = advance(self._state, _RESPONSE)
         await self._send({"type": "http.response.body", "body": event(message)})
 
     def disconnected(self) -> None:

@@ -47,12 +47,15 @@ class Application:
         )
         self._rest.router.redirect_slashes = False
 
-    # A coroutine function, though it costs one more coroutine: other servers look for that.
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As any ASGI server calls it: some look for a coroutine function."""
+        await self.serve(scope, receive, send)
+
+    def serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """The same, in one coroutine less."""
         if scope["type"] == "http" and _path_below_root(scope) in MCP_PATHS:
-            await (self._endpoint() or _not_started)(scope, receive, send)
-        else:
-            await self._rest(scope, receive, send)
+            return (self._endpoint() or _not_started)(scope, receive, send)
+        return self._rest(scope, receive, send)
 
 
 def _path_below_root(scope: Scope) -> str:

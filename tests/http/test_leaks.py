@@ -72,6 +72,29 @@ def test_the_same_request_over_and_over_leaves_nothing_behind(
     assert counted(server, "task") <= before[2] + 1
 
 
+@rows(
+    "build",
+    ("a list", lambda c: c.request("tools/list")),
+    ("a call", lambda c: c.request("tools/call", {"name": "no_arguments"})),
+    ("a call in a thread", lambda c: c.request("tools/call", {"name": "quick_sync"})),
+    ("an unknown tool", lambda c: c.request("tools/call", {"name": "nobody"})),
+    ("bad arguments", lambda c: c.request("tools/call", {"name": "echo"})),
+    ("not JSON", lambda c: c.request("tools/list", body=b"{")),
+    (
+        "a streamed call",
+        lambda c: c.request("tools/call", {"name": "count_in_thread"}, meta_=meta(progressToken=1)),
+    ),
+)
+def test_a_request_is_freed_without_the_garbage_collector(
+    client: McpClient, build: Callable[[McpClient], Request]
+) -> None:
+    """A collection costs more than the requests between two of them save by leaving rings."""
+    traffic(client, build(client), 10)
+    client.call("collect_garbage")
+    traffic(client, build(client), 100)
+    assert client.call("collect_garbage").value < 100
+
+
 @pytest.mark.parametrize("tool", ["quick_sync", "no_arguments"])
 def test_threads_do_not_grow_with_calls(
     client: McpClient, server: ServerProcess, tool: str

@@ -254,6 +254,17 @@ def test_a_head_over_the_limit_is_refused(
     assert reply.outcome == (431, -31431)
 
 
+@pytest.mark.parametrize("first", [100, 60_000, 85_000])
+def test_a_head_over_the_limit_is_refused_in_whatever_pieces_it_comes(
+    client: McpClient, first: int
+) -> None:
+    request = client.request("tools/list", extra=[(f"X-{n}", "x" * 90) for n in range(900)])
+    data = request.encode()
+    with client.connect() as connection:
+        connection.send_pieces([data[:first], data[first:]])
+        assert read_reply(connection, "tools/list").outcome == (431, -31431)
+
+
 def test_a_head_within_the_limit_is_read(client: McpClient) -> None:
     """wire §0.17."""
     assert client.ask("tools/list", extra=[("X-Long", "x" * 40_000)]).status == 200

@@ -9,9 +9,10 @@ import struct
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
-from tests.support.waiting import Deadline
+from tests.support.waiting import Deadline, eventually
 
 Headers = Sequence[tuple[str, str | bytes]]
 CRLF = b"\r\n"
@@ -122,6 +123,15 @@ def strict_json(data: bytes) -> Any:
     return value
 
 
+def _unread_bytes(port: int, peer_port: int) -> int:
+    """What waits in the receive queue of a socket of this machine, from /proc/net/tcp."""
+    for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]:
+        _, local, remote, _, queues, *_ = line.split()
+        if int(local[-4:], 16) == port and int(remote[-4:], 16) == peer_port:
+            return int(queues.split(":")[1], 16)
+    return 0
+
+
 class Connection:
     """One TCP connection; requests on it follow each other (keep-alive)."""
 
@@ -143,6 +153,13 @@ class Connection:
         """Send each part in a segment of its own."""
         for part in parts:
             self.send(part)
+
+    def send_pieces(self, pieces: Iterable[bytes]) -> None:
+        """Send each piece when the peer, on this machine, has read the one before."""
+        ours, theirs = self.socket.getsockname()[1], self.socket.getpeername()[1]
+        for piece in pieces:
+            self.send(piece)
+            eventually(lambda: _unread_bytes(theirs, ours) == 0, "the peer has read the piece")
 
     def half_close(self) -> None:
         """Say that nothing more will be sent, and go on reading."""
