@@ -177,6 +177,11 @@ class ToolSpec(Generic[P, R]):
     structured: bool = True
     allow_unknown_arguments: bool | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+    scopes: Sequence[str] = ()
+    roles: Sequence[str] = ()
+    clearance: str | None = None
+    approvals: Sequence[str] = ()
+    validate: Callable[..., Any] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -200,6 +205,12 @@ class ToolOptions(TypedDict, total=False):
         allow_unknown_arguments: True ignores arguments that the function does not have.
             Default: ``[tools] unknown_arguments``.
         meta: ``_meta`` of the tool's definition.
+        scopes: Scopes that a caller needs, all of them, besides what the rules demand.
+        roles: Roles of which a caller needs one, likewise.
+        clearance: Clearance that a caller needs, likewise.
+        approvals: Approvals that a caller needs, all of them, likewise.
+        validate: Called with the arguments by name, after the schema and before the function;
+            refuses them by raising ``ToolError`` or ``ValueError``. May be ``async``.
     """
 
     name: str
@@ -213,6 +224,11 @@ class ToolOptions(TypedDict, total=False):
     structured: bool
     allow_unknown_arguments: bool | None
     meta: Mapping[str, Any]
+    scopes: Sequence[str]
+    roles: Sequence[str]
+    clearance: str | None
+    approvals: Sequence[str]
+    validate: Callable[..., Any] | None
 
 
 @overload

@@ -89,6 +89,12 @@ class Refusal(ProtocolError):
         cls.code = -(REFUSAL_BASE + cls.http_status)
 
 
+class Unauthorized(Refusal):
+    """Who calls is not known: the header ``WWW-Authenticate`` says how to become known."""
+
+    http_status = 401
+
+
 class Forbidden(Refusal):
     http_status = 403
 

@@ -1,0 +1,106 @@
+"""Settings: ``config.toml``, then the environment (``MCP__SECTION__KEY``), as frozen models.
+
+An unknown key or a bad value stops the start, with the key's path, the problem and what would
+be right.
+"""
+
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from app.settings.auth import ApiKeySettings, AuthSettings, IntrospectionSettings, IssuerSettings
+from app.settings.base import MAX_DEADLINE_S, Section, is_loopback_host, normal_origin
+from app.settings.policies import Conditions, PolicySettings, Requirement
+from app.settings.sections import (
+    ENVIRONMENT_TOOL,
+    ExecutionSettings,
+    LimitsSettings,
+    LoggingSettings,
+    SecretsSettings,
+    StateSettings,
+    ToolOverride,
+    ToolsSettings,
+)
+from app.settings.server import ServerSettings
+
+__all__ = [
+    "ENVIRONMENT_TOOL",
+    "MAX_DEADLINE_S",
+    "RESERVED_SECTIONS",
+    "ApiKeySettings",
+    "AuthSettings",
+    "Conditions",
+    "ExecutionSettings",
+    "IntrospectionSettings",
+    "IssuerSettings",
+    "PolicySettings",
+    "Requirement",
+    "ServerSettings",
+    "Settings",
+    "ToolOverride",
+    "is_loopback_host",
+    "normal_origin",
+]
+
+
+class Settings(Section):
+    """Everything that can be configured."""
+
+    server: ServerSettings = ServerSettings()
+    tools: ToolsSettings = ToolsSettings()
+    execution: ExecutionSettings = ExecutionSettings()
+    auth: AuthSettings = AuthSettings()
+    policies: tuple[PolicySettings, ...] = ()
+    limits: LimitsSettings = LimitsSettings()
+    state: StateSettings = StateSettings()
+    secrets: SecretsSettings = SecretsSettings()
+    logging: LoggingSettings = LoggingSettings()
+    overrides: Mapping[str, ToolOverride] = Field(default_factory=dict)
+
+    @property
+    def resource_url(self) -> str:
+        """The URL of the MCP endpoint: the resource that tokens are made for (RFC 8707)."""
+        host = f"[{self.server.host}]" if ":" in self.server.host else self.server.host
+        return (self.server.public_url or f"http://{host}:{self.server.port}") + "/mcp"
+
+    @model_validator(mode="after")
+    def _bind_is_safe(self) -> Self:
+        if not (
+            self.server.is_loopback or self.auth.allow_unauthenticated or self.auth.is_configured
+        ):
+            raise ValueError(
+                f"server.host is {self.server.host}, which other machines can reach, and no "
+                "authentication is configured. Bind 127.0.0.1, configure [[auth.issuers]] or "
+                "[[auth.api_keys]], or set [auth] allow_unauthenticated = true if something in "
+                "front decides who may call."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _tokens_have_an_audience(self) -> Self:
+        server = self.server
+        has_url = server.public_url is not None or (server.is_loopback and server.port != 0)
+        if self.auth.issuers and not has_url:
+            raise ValueError(
+                "[[auth.issuers]] needs [server] public_url: tokens are made for that URL "
+                "with /mcp added, and clients are told it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _clearances_are_known(self) -> Self:
+        for number, rule in enumerate(self.policies, 1):
+            for requirement in (rule.requires, *rule.any):
+                clearance = requirement.clearance
+                if clearance is not None and clearance not in self.auth.clearances:
+                    raise ValueError(
+                        f"policies: rule {number} requires the clearance {clearance!r}, which is "
+                        f"none of [auth] clearances ({', '.join(self.auth.clearances)})"
+                    )
+        return self
+
+
+RESERVED_SECTIONS = {"admin": "the administrative listener"}
+"""Sections of the format that this version does not serve. Ignoring them would leave open what
+their author meant to close, so they are refused."""

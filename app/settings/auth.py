@@ -1,0 +1,259 @@
+"""``[auth]``: whom to believe, and what nobody's rule decides."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AwareDatetime, Field, field_validator, model_validator
+from pydantic.types import SecretStr
+
+from app.settings.base import Seconds, Section, is_loopback_host
+from app.settings.policies import Name, ScopeToken
+
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]
+"""Asymmetric ones alone: with a shared secret whoever can verify a token can also make one."""
+
+ClaimPath = Annotated[
+    tuple[str, ...],
+    Field(description="Names of claims or dotted paths into them; the first that is there counts."),
+]
+
+
+class ClaimSettings(Section):
+    """``claims`` of an issuer: where its tokens say what."""
+
+    subject: Annotated[str, Field(description="Who it is; stable and never given to another.")] = (
+        "sub"
+    )
+    scopes: ClaimPath = ("scope", "scp")
+    roles: ClaimPath = ("roles", "realm_access.roles")
+    clearance: ClaimPath = ("clearance",)
+    tenant: ClaimPath = ("tenant", "tid", "org_id")
+    approvals: ClaimPath = ("approvals",)
+
+
+class IntrospectionSettings(Section):
+    """``introspection`` of an issuer: it is asked about tokens that are not JWTs (RFC 7662)."""
+
+    url: Annotated[str | None, Field(description="Default: what discovery says.")] = None
+    client_id: Annotated[str, Field(min_length=1, description="As whom this server asks.")]
+    client_secret: Annotated[SecretStr, Field(description="And with which secret.")]
+    dedicated: Annotated[
+        bool,
+        Field(
+            description="This issuer makes tokens for this server alone, so that an answer "
+            "without `aud` will do."
+        ),
+    ] = False
+    cache_s: Annotated[
+        Seconds, Field(description="An answer counts this long, and never beyond its `exp`.")
+    ] = 60.0
+
+    @field_validator("url")
+    @classmethod
+    def _url_is_safe(cls, value: str | None) -> str | None:
+        return value if value is None else safe_url(value)
+
+
+class IssuerSettings(Section):
+    """``[[auth.issuers]]``: an authorization server whose tokens are accepted."""
+
+    issuer: Annotated[
+        str, Field(description="Its identifier, as `iss` in its tokens: compared as it stands.")
+    ]
+    discovery: Annotated[
+        bool,
+        Field(description="Find what is not set here in its metadata (RFC 8414, OpenID Connect)."),
+    ] = True
+    jwks_url: Annotated[
+        str | None, Field(description="Where its keys are. Default: what discovery says.")
+    ] = None
+    keys_file: Annotated[
+        Path | None, Field(description="A JWK Set in a file, instead of keys from the network.")
+    ] = None
+    introspection: Annotated[
+        IntrospectionSettings | None,
+        Field(description="How to ask about tokens that are not JWTs (RFC 7662)."),
+    ] = None
+    algorithms: Annotated[
+        tuple[Algorithm, ...],
+        Field(min_length=1, description="Signatures that are accepted; asymmetric ones alone."),
+    ] = ("RS256", "PS256", "ES256", "EdDSA")
+    audiences: Annotated[
+        tuple[str, ...],
+        Field(description="Accepted in `aud` besides this server's own URL, public_url + /mcp."),
+    ] = ()
+    token_types: Annotated[
+        tuple[str, ...],
+        Field(description="Accepted values of `typ`; a token without one counts as a JWT."),
+    ] = ("at+jwt", "JWT")
+    claims: Annotated[
+        ClaimSettings, Field(description="Where its tokens say who the caller is and may what.")
+    ] = ClaimSettings()
+    leeway_s: Annotated[
+        float, Field(ge=0, le=300, description="How far its clock may be from ours.")
+    ] = 30.0
+    refresh_s: Annotated[
+        Seconds, Field(description="Its keys are fetched again this often, before they are needed.")
+    ] = 3600.0
+    cooldown_s: Annotated[
+        Seconds,
+        Field(description="An unknown `kid` leads to one fetch in this time, however many come."),
+    ] = 30.0
+    grace_s: Annotated[
+        Seconds,
+        Field(description="While it is down, keys go on for this long after their time; then 503."),
+    ] = 86_400.0
+    timeout_s: Annotated[
+        float, Field(gt=0, le=60, description="A request to it may take this long.")
+    ] = 5.0
+
+    @field_validator("issuer")
+    @classmethod
+    def _issuer_is_safe(cls, value: str) -> str:
+        return safe_url(value)
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _keys_are_safe(cls, value: str | None) -> str | None:
+        return value if value is None else safe_url(value)
+
+    @model_validator(mode="after")
+    def _has_keys(self) -> Self:
+        if self.keys_file is not None and self.jwks_url is not None:
+            raise ValueError("jwks_url and keys_file are two answers to one question; keep one")
+        found = self.keys_file or self.jwks_url or (self.introspection and self.introspection.url)
+        if not self.discovery and not found:
+            raise ValueError("without discovery it needs jwks_url, keys_file or introspection.url")
+        return self
+
+
+class ApiKeySettings(Section):
+    """``[[auth.api_keys]]``: a key of this server's own. ``keys create`` writes one."""
+
+    id: Annotated[
+        str,
+        Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$", description="Its name, which is no secret."),
+    ]
+    hash: Annotated[
+        str, Field(pattern=r"^sha256:[0-9a-f]{64}$", description="SHA-256 of the key in hex.")
+    ]
+    scopes: Annotated[tuple[ScopeToken, ...], Field(description="What it grants.")] = ()
+    roles: Annotated[tuple[Name, ...], Field(description="Roles of who holds it.")] = ()
+    clearance: Annotated[str | None, Field(description="One of [auth] clearances.")] = None
+    tenant: Annotated[str | None, Field(description="The organisation it acts for.")] = None
+    approvals: Annotated[tuple[Name, ...], Field(description="Approvals that it carries.")] = ()
+    expires_at: Annotated[
+        AwareDatetime | None,
+        Field(description="From then on it is refused, as 2027-01-01T00:00:00Z; default: never."),
+    ] = None
+
+
+class AuthSettings(Section):
+    issuers: Annotated[
+        tuple[IssuerSettings, ...], Field(description="Authorization servers that are believed.")
+    ] = ()
+    api_keys: Annotated[
+        tuple[ApiKeySettings, ...], Field(description="Keys of this server's own.")
+    ] = ()
+    api_keys_file: Annotated[
+        Path | None,
+        Field(description="A TOML file with more `[[api_keys]]`, such as a mounted secret."),
+    ] = None
+    allow_unauthenticated: Annotated[
+        bool,
+        Field(
+            description="Serve callers without a credential, as nobody in particular, on any "
+            "address and beside those who have one."
+        ),
+    ] = False
+    default: Annotated[
+        Literal["deny", "allow"] | None,
+        Field(
+            description="Who may use a tool that no rule names: nobody, or everybody who is "
+            "served. Default: deny as soon as there is a rule, else allow."
+        ),
+    ] = None
+    scopes_supported: Annotated[
+        tuple[ScopeToken, ...],
+        Field(description="What a client should ask for first; told in metadata and with a 401."),
+    ] = ()
+    scope_hierarchy: Annotated[
+        Mapping[ScopeToken, tuple[ScopeToken, ...]],
+        Field(description="A scope, and the narrower ones that it implies."),
+    ] = Field(default_factory=dict)
+    clearances: Annotated[
+        tuple[Name, ...], Field(min_length=1, description="Clearances, lowest first.")
+    ] = ("low", "medium", "high")
+    revoked: Annotated[
+        tuple[str, ...],
+        Field(description="`jti` of tokens, or ids of API keys, that count no longer."),
+    ] = ()
+
+    @field_validator("scopes_supported")
+    @classmethod
+    def _no_refresh_tokens(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if "offline_access" in value:
+            raise ValueError(
+                "offline_access asks for a refresh token, which no resource needs "
+                '(Authorization, "Refresh Tokens")'
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        _unique("issuers", [issuer.issuer for issuer in self.issuers])
+        _unique("api_keys", [key.id for key in self.api_keys])
+        _unique("clearances", self.clearances)
+        for key in self.api_keys:
+            if key.clearance is not None and key.clearance not in self.clearances:
+                known = ", ".join(self.clearances)
+                raise ValueError(f"the clearance of the API key {key.id} is none of {known}")
+        for scope in self.scope_hierarchy:
+            if scope in implied_scopes(scope, self.scope_hierarchy):
+                raise ValueError(f"scope_hierarchy goes round in a circle at {scope!r}")
+        return self
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether there is anything that a caller could authenticate with."""
+        return bool(self.issuers or self.api_keys or self.api_keys_file)
+
+
+def implied_scopes(scope: str, hierarchy: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
+    """The narrower scopes that a scope implies, directly or through others; not itself."""
+    found: set[str] = set()
+    waiting = list(hierarchy.get(scope, ()))
+    while waiting:
+        narrower = waiting.pop()
+        if narrower not in found:
+            found.add(narrower)
+            waiting.extend(hierarchy.get(narrower, ()))
+    return frozenset(found)
+
+
+def safe_url(value: str) -> str:
+    """An https URL, or http to this machine; without user, query and fragment.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    try:
+        parts = urlsplit(value)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError("must be a URL such as https://login.example.com") from None
+    if not host or parts.username is not None or parts.fragment or parts.query:
+        raise ValueError("must be a URL such as https://login.example.com, without user and query")
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback_host(host)):
+        raise ValueError("must begin with https:// (http:// is for this machine alone)")
+    return value
+
+
+def _unique(what: str, names: tuple[str, ...] | list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name!r} stands twice in {what}")

@@ -1,0 +1,128 @@
+"""The smaller sections: tools, execution, limits, state, secrets, logging, overrides."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, field_validator
+from pydantic.types import SecretStr
+
+from app.settings.base import MAX_DEADLINE_S, DeadlineSeconds, Seconds, Section
+
+MIN_KEY_CHARACTERS: Final = 32
+
+
+class ToolsSettings(Section):
+    directory: Annotated[Path, Field(description="Folder of the tools.")] = Path("tools")
+    page_size: Annotated[
+        int, Field(ge=1, le=10_000, description="Tools on one page of tools/list.")
+    ] = 250
+    list_ttl_ms: Annotated[
+        int,
+        Field(ge=0, le=86_400_000, description="How long clients may keep a list; 0: always ask."),
+    ] = 0
+    reload: Annotated[
+        bool,
+        Field(description="Watch the folder and the configuration file, and tell listeners."),
+    ] = True
+    separator: Annotated[
+        Literal[".", "_", "-", "__"],
+        Field(description="Stands between a sub-folder's name and the tool's."),
+    ] = "."
+    unknown_arguments: Annotated[
+        Literal["refuse", "ignore"],
+        Field(description="What happens to arguments that a tool does not have."),
+    ] = "refuse"
+
+
+class ExecutionSettings(Section):
+    timeout_s: Annotated[
+        DeadlineSeconds, Field(description="Deadline of one tools/call in seconds.")
+    ] = 30.0
+    max_result_bytes: Annotated[
+        int, Field(ge=1024, le=1 << 30, description="Largest encoded result of a call.")
+    ] = 900 * 1024
+    silence_s: Annotated[
+        Seconds, Field(description="A call that says nothing for this long becomes a stream.")
+    ] = 10.0
+    keep_alive_s: Annotated[
+        Seconds, Field(description="A quiet stream gets a comment this often.")
+    ] = 15.0
+    threads: Annotated[
+        int, Field(ge=1, le=10_000, description="Synchronous tools that run at once.")
+    ] = 40
+    max_abandoned_threads: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=100_000,
+            description="Threads past their deadline that may still run; then calls get 503.",
+        ),
+    ] = 200
+
+
+class LimitsSettings(Section):
+    concurrent_calls: Annotated[
+        int, Field(ge=1, le=1_000_000, description="Calls that run at once; more get 503.")
+    ] = 1000
+    listen_streams: Annotated[
+        int, Field(ge=0, le=1_000_000, description="Listen streams of one process; more get 503.")
+    ] = 10_000
+
+
+class StateSettings(Section):
+    url: Annotated[str, Field(description="Where shared state lives: memory://.")] = "memory://"
+
+    @field_validator("url")
+    @classmethod
+    def _memory_only(cls, value: str) -> str:
+        if value != "memory://":
+            raise ValueError('this version serves "memory://" only')
+        return value
+
+
+class SecretsSettings(Section):
+    keys: Annotated[
+        tuple[SecretStr, ...],
+        Field(description="Keys for what clients hand back, newest first; 32 characters or more."),
+    ] = ()
+
+    @field_validator("keys")
+    @classmethod
+    def _keys_are_long(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if any(len(key.get_secret_value()) < MIN_KEY_CHARACTERS for key in value):
+            raise ValueError(
+                f"each key needs at least {MIN_KEY_CHARACTERS} characters; make one with "
+                "`openssl rand -base64 32`"
+            )
+        return value
+
+
+class LoggingSettings(Section):
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], Field(description="Mildest level written.")
+    ] = "info"
+    format: Annotated[
+        Literal["auto", "json", "pretty"],
+        Field(description="JSON lines, or coloured text; auto: pretty on a terminal."),
+    ] = "auto"
+
+
+ENVIRONMENT_TOOL: Final = "environment:"
+"""Stands before a tool's name among the overrides when it comes from the environment, where names
+have no case and no ``.`` or ``-``: what is meant for one tool must not reach another."""
+
+
+class ToolOverride(Section):
+    """``[overrides."name"]``: changes one tool without touching its file."""
+
+    enabled: Annotated[bool, Field(description="False takes the tool off the list.")] = True
+    title: Annotated[str | None, Field(description="Replaces the title.")] = None
+    description: Annotated[str | None, Field(description="Replaces the description.")] = None
+    timeout_s: Annotated[
+        float | None,
+        Field(gt=0, le=MAX_DEADLINE_S, description="Replaces the deadline in seconds."),
+    ] = None
+    settings: Annotated[
+        Mapping[str, Any], Field(description="What the tool reads as ctx.settings.")
+    ] = Field(default_factory=dict)
