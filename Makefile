@@ -16,6 +16,9 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 STAMPS := $(VENV)/stamps
 SUITE  := tests/conformance
+IDENTITY := tests/identity
+# What npm leaves in a folder whose packages it has installed.
+NPM    := node_modules/.package-lock.json
 PIP    := $(PY) -m pip --disable-pip-version-check --quiet
 # Every downloaded file must match a hash in the lock.
 LOCKED := $(PIP) install --require-hashes
@@ -42,7 +45,7 @@ run: $(STAMPS)/runtime $(STAMPS)/tools ## serve tools/ at http://127.0.0.1:8000/
 	@exec $(PY) -m app serve --config $(CONFIG) $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT)) $(ARGS)
 
 .PHONY: test
-test: $(STAMPS)/dev $(STAMPS)/tools $(SUITE)/node_modules/.package-lock.json ## run all tests, the conformance suite among them (ARGS)
+test: $(STAMPS)/dev $(STAMPS)/tools $(SUITE)/$(NPM) $(IDENTITY)/$(NPM) ## run all tests, the conformance suite among them (ARGS)
 	$(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 .PHONY: check
@@ -58,7 +61,7 @@ format: $(STAMPS)/dev ## format the code and mend what the linter can
 	$(PY) -m ruff check --fix .
 
 .PHONY: conformance
-conformance: $(STAMPS)/dev $(SUITE)/node_modules/.package-lock.json ## run the official MCP conformance suite and show its report (ARGS)
+conformance: $(STAMPS)/dev $(SUITE)/$(NPM) ## run the official MCP conformance suite and show its report (ARGS)
 	$(PY) -m pytest -s -v $(SUITE) $(ARGS)
 
 .PHONY: bench
@@ -82,7 +85,7 @@ lock: $(STAMPS)/dev ## resolve pyproject.toml into requirements/*.txt (ARGS=--up
 
 .PHONY: clean
 clean: ## remove .venv, caches and build output
-	rm -rf $(VENV) $(SUITE)/node_modules build dist *.egg-info
+	rm -rf $(VENV) $(SUITE)/node_modules $(IDENTITY)/node_modules build dist *.egg-info
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -125,7 +128,8 @@ $(STAMPS)/tools: $(wildcard tools/requirements.txt) $(STAMPS)/runtime
 	fi
 	@touch $@
 
-$(SUITE)/node_modules/.package-lock.json: $(SUITE)/package-lock.json | $(STAMPS)/dev
-	@echo 'installing the conformance suite into $(SUITE)/node_modules'
-	@cd $(SUITE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+# The conformance suite, and the OpenID provider of the tests.
+%/$(NPM): %/package-lock.json | $(STAMPS)/dev
+	@echo 'installing $*/package-lock.json into $*/node_modules'
+	@cd $* && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@

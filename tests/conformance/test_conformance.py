@@ -37,7 +37,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="module")
 def report(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    suite.install()
     output: Path = tmp_path_factory.mktemp("checks")
     report = suite.run(server.url, output, revision=REVISION)
     print(report.text)  # noqa: T201 - `make conformance` shows it, and so does a failing test

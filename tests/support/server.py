@@ -42,10 +42,20 @@ def _tables(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
     if path and (plain or not table):
         yield f"[{'.'.join(json.dumps(part) for part in path)}]"
     for key, value in plain.items():
-        yield f"{json.dumps(key)} = {json.dumps(value)}"
+        yield f"{json.dumps(key)} = {_value(value)}"
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _tables(value, (*path, key))
+
+
+def _value(value: Any) -> str:
+    """A value; tables in a list, such as `[[policies]]`, become inline tables."""
+    if isinstance(value, Mapping):
+        pairs = (f"{json.dumps(key)} = {_value(inner)}" for key, inner in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value)
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -60,6 +70,7 @@ class ServerProcess:
     Args:
         tools: the folder of tools.
         config: tables of `config.toml`, or its text.
+        port: where to listen; 0 picks a free port.
         args: more command line arguments, after those the harness gives.
         env: more environment variables.
         start: whether to start at once and wait for readiness.
@@ -73,6 +84,7 @@ class ServerProcess:
         tools: Path,
         config: Mapping[str, Any] | str | None = None,
         *,
+        port: int = 0,
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         start: bool = True,
@@ -83,7 +95,7 @@ class ServerProcess:
         self.write_config({} if config is None else config)
         self.command = [
             sys.executable,
-            *("-m", "app", "serve", "--port", "0", "--config", str(self.config_path)),
+            *("-m", "app", "serve", "--port", str(port), "--config", str(self.config_path)),
             *("--tools", str(tools), "--log-format", "json", *args),
         ]
         self._env = clean_environment(env)
