@@ -1,0 +1,1 @@
+"""Who calls: credentials, and how they are checked."""

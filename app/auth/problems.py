@@ -1,0 +1,28 @@
+"""Why a credential does not count, before it becomes an answer of HTTP."""
+
+
+class Refused(Exception):
+    """It is wrong, and stays so. The message is a sentence for whoever debugs the client.
+
+    It never holds a part of the credential, a claim's value or the words of a library.
+    """
+
+
+class Malformed(Refused):
+    """The request is wrong, whatever the credential is worth."""
+
+
+class IssuerUnavailable(Exception):
+    """Nobody can say now: who could is not to be had.
+
+    Attributes:
+        retry_after_s: When this server tries again.
+    """
+
+    def __init__(self, retry_after_s: float) -> None:
+        super().__init__(f"again in {retry_after_s:g} s")
+        self.retry_after_s = retry_after_s
+
+
+class UnusableFile(ValueError):
+    """A file that the settings name cannot be used; the message names it and what is right."""
