@@ -68,6 +68,11 @@ conformance: $(STAMPS)/dev $(SUITE)/$(NPM) ## run the official MCP conformance s
 bench: $(STAMPS)/bench ## measure speed and memory; without ARGS the figures go to docs/performance.md
 	$(PY) -m benchmarks $(if $(ARGS),$(ARGS),--write docs/performance.md)
 
+.PHONY: key
+key: $(STAMPS)/runtime ## make an API key for docker-compose.yml and show it once (ARGS="--id NAME --scope S")
+	@mkdir -p secrets
+	@$(PY) -m app keys create --file secrets/api-keys.toml $(if $(findstring --id,$(ARGS)),,--id compose) $(ARGS)
+
 .PHONY: setup
 setup: $(STAMPS)/dev $(STAMPS)/tools ## only make .venv, with all that development needs
 

@@ -6,7 +6,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, get_origin
+from types import UnionType
+from typing import Any, Final, get_args, get_origin
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -109,14 +110,15 @@ def _overlay_environment(
 
     Lists and tables are written as JSON; so may any value be. ``MCP__OVERRIDES__NAME__KEY``
     names a tool in upper case with ``_`` for ``.`` and ``-``; the registry matches it.
+    ``MCP__POLICIES`` holds all rules.
     """
     problems = []
     for variable, text in sorted(environ.items()):
         if not variable.startswith(ENV_PREFIX):
             continue
         path = variable.removeprefix(ENV_PREFIX).lower().split("__")
-        depth = 3 if path[0] == "overrides" else 2
-        if len(path) < depth or not all(path):
+        depth = {"overrides": 3, "policies": 1}.get(path[0], 2)
+        if len(path) < depth or not all(path) or (depth == 1 and len(path) > 1):
             problems.append(
                 Problem(variable, "is not of the form MCP__SECTION__KEY", "environment")
             )
@@ -142,9 +144,9 @@ def _environment_value(path: Sequence[str], text: str) -> Any:
     model = section.annotation if section else None
     if isinstance(model, type) and issubclass(model, BaseModel) and len(path) == 2:
         field = model.model_fields.get(path[1])
-        if field is not None and field.annotation in (str, str | None, Path):
+        if field is not None and field.annotation in (str, str | None, Path, Path | None):
             return text
-        if field is not None and text[:1] != "[" and get_origin(field.annotation) is tuple:
+        if field is not None and text[:1] not in "[{" and get_origin(field.annotation) is tuple:
             return [item.strip() for item in text.split(",") if item.strip()]
     if path[0] == "overrides" and path[-1] in ("title", "description"):
         return text
@@ -221,15 +223,27 @@ def _unquoted_name(path: Sequence[str], values: Mapping[str, Any]) -> str | None
 
 
 def _model_at(path: Sequence[str]) -> type[BaseModel] | None:
-    model: Any = Settings
-    if path[:1] == ["overrides"]:
-        return ToolOverride if len(path) == 2 else None
+    """The model that a path leads to; numbers of entries and names of tools are steps too."""
+    found: Any = Settings
     for step in path:
-        field = model.model_fields.get(step)
-        model = field.annotation if field is not None else None
-        if not (isinstance(model, type) and issubclass(model, BaseModel)):
-            return None
-    return model  # type: ignore[no-any-return]  # narrowed by the loop
+        if isinstance(found, type) and issubclass(found, BaseModel):
+            field = found.model_fields.get(step)
+            found = field.annotation if field is not None else None
+            if get_origin(found) is UnionType:
+                found = _inside(found)
+        else:
+            found = _inside(found)  # of a tuple or a mapping; the step is a number or a name
+    return found if isinstance(found, type) and issubclass(found, BaseModel) else None
+
+
+def _inside(annotation: Any) -> Any:
+    """What a tuple, a mapping or an optional value holds; the first model among it."""
+    models = [
+        each
+        for each in get_args(annotation)
+        if isinstance(each, type) and issubclass(each, BaseModel)
+    ]
+    return models[0] if models else None
 
 
 def _field_at(path: Sequence[str]) -> Any:

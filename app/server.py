@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +11,10 @@ from typing import Any, Final
 import structlog
 from starlette.applications import Starlette
 
-from app.configuration import ConfigurationError, load_settings
+from app.auth.authenticator import Authenticator
+from app.auth.challenge import Challenge
+from app.auth.metadata import metadata_paths, resource_metadata
+from app.configuration import ConfigurationError, Problem, load_settings
 from app.execution.executor import Executor
 from app.execution.results import ResultEncoder
 from app.http.endpoint import Endpoint
@@ -19,6 +23,8 @@ from app.methods.discover import Discover
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen
 from app.methods.tools import CallTool, ListTools
+from app.policy.policy import Policy
+from app.principal import Principal
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.catalog import Catalog
@@ -28,6 +34,9 @@ from app.settings import Settings
 from app.version import server_version
 
 WATCH_STOP_S: Final = 2.0
+_RELOADED: Final = ("tools", "overrides", "auth", "policies")
+"""Sections that take effect while the server runs."""
+
 log = structlog.get_logger()
 
 
@@ -45,12 +54,29 @@ def key_ring(settings: Settings) -> KeyRing:
     return KeyRing(keys or [secrets.token_bytes(32)])
 
 
+def check_access(settings: Settings) -> None:
+    """Whether rules, keys and files of keys can be used.
+
+    Raises:
+        ConfigurationError: With what is wrong.
+    """
+    try:
+        Policy(settings.auth, settings.policies)
+    except ValueError as error:
+        raise ConfigurationError([Problem("policies", str(error), "configuration")]) from None
+    try:
+        Authenticator(settings)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError([Problem("auth", str(error), "configuration")]) from None
+
+
 class Service:
     """Everything behind the doors of one process: registry, executor, router, listeners.
 
     Args:
         config: The configuration file to watch, if any.
         flags: Command line values, which stay in force when the file changes.
+        enforce: False for somebody at the machine's own keyboard: no rule applies.
         log_problems: Whether problems with tools go to the log.
     """
 
@@ -60,20 +86,29 @@ class Service:
         *,
         config: Path | None = None,
         flags: dict[str, dict[str, Any]] | None = None,
+        enforce: bool = True,
         log_problems: bool = True,
     ) -> None:
         self.settings = settings
         self._config = config
         self._flags = flags
         messages = server_messages(settings)
+        self._next_authenticator: Authenticator | None = None
         self.hub = Hub(
-            limit=settings.limits.listen_streams, keep_alive_s=settings.execution.keep_alive_s
+            limit=settings.limits.listen_streams,
+            keep_alive_s=settings.execution.keep_alive_s,
+            look=self._look,
+            renew=self._renew,
+            next_edge=lambda: self.registry.catalog.next_edge,
+            clock=time.time,
         )
         self.registry = Registry(
             settings,
             messages=messages,
             keys=key_ring(settings),
+            on_swap=self._swap,
             on_change=self.hub.publish,
+            enforce=enforce,
             log_problems=log_problems,
         )
         encoder = ResultEncoder(messages, max_bytes=settings.execution.max_result_bytes)
@@ -83,12 +118,18 @@ class Service:
         self.router = Router(
             {
                 "server/discover": Discover(settings, messages, self.registry.list_ttl_ms),
-                "tools/list": ListTools(self._catalog),
-                "tools/call": CallTool(self._catalog, self.executor, encoder),
+                "tools/list": ListTools(self._catalog, time.time),
+                "tools/call": CallTool(
+                    self._catalog,
+                    self.executor,
+                    encoder,
+                    clock=time.time,
+                    challenge=Challenge(settings),
+                ),
                 "subscriptions/listen": Listen(tools_change=settings.tools.reload),
             }
         )
-        self.endpoint = Endpoint(settings, self.router, self.hub, messages)
+        self.endpoint = Endpoint(settings, self.router, self.hub, messages, Authenticator(settings))
         self._stop_watching = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
 
@@ -98,6 +139,7 @@ class Service:
         Raises:
             FileNotFoundError: There is no tools folder.
         """
+        await self.endpoint.authenticator.start()
         await self.registry.start()
         if self.settings.tools.reload:
             self._watching = asyncio.create_task(self._watch(), name="watch tools")
@@ -111,11 +153,29 @@ class Service:
             await asyncio.wait({self._watching}, timeout=WATCH_STOP_S)
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
+        await self.endpoint.authenticator.stop()
         await self.executor.stop()
         await self.registry.stop()
 
+    def metadata(self, path: str) -> bytes | None:
+        """What a path below ``/.well-known`` says (RFC 9728); None: nothing."""
+        return resource_metadata(self.settings) if path in metadata_paths(self.settings) else None
+
     def _catalog(self) -> Catalog:
         return self.registry.catalog
+
+    def _look(self, principal: Principal) -> str:
+        return self.registry.catalog.view(principal.grants, time.time()).fingerprint
+
+    def _renew(self, principal: Principal) -> Principal | None:
+        return self.endpoint.authenticator.renewed(principal)
+
+    def _swap(self, settings: Settings) -> None:
+        """A snapshot is published: those who call are known by the keys that go with it."""
+        self.settings = settings
+        if self._next_authenticator is not None:
+            self.endpoint.authenticator = self._next_authenticator
+            self._next_authenticator = None
 
     async def _watch(self) -> None:
         folder = Path(self.settings.tools.directory).resolve()  # noqa: ASYNC240  # once
@@ -127,16 +187,29 @@ class Service:
                 settings = None
                 if config is not None and (config in changed or not changed):
                     settings = self._reloaded_settings()
-                await self.registry.reload(settings)
+                await self._reload(settings)
             except (FileNotFoundError, TimeoutError) as error:
                 log.error("reload_failed", problem=str(error))  # noqa: TRY400  # it may come back
             except Exception:  # the last good snapshot goes on
                 log.exception("reload_failed")
 
+    async def _reload(self, settings: Settings | None) -> None:
+        before = self.endpoint.authenticator
+        if settings is not None and settings.auth != self.settings.auth:
+            self._next_authenticator = Authenticator(settings, previous=before)
+            await self._next_authenticator.start()
+        try:
+            await self.registry.reload(settings)
+        finally:
+            self._next_authenticator = None
+            if before is not self.endpoint.authenticator:
+                await before.stop()
+
     def _reloaded_settings(self) -> Settings | None:
         """The changed file, as far as it can take effect now; None if it cannot be used."""
         try:
             new = load_settings(self._config, flags=self._flags)
+            check_access(new)
         except ConfigurationError as error:
             for problem in error.problems:
                 log.error("configuration_problem", problem=str(problem))  # noqa: TRY400  # told in full
@@ -144,8 +217,7 @@ class Service:
         later = [
             name
             for name in Settings.model_fields
-            if name not in ("tools", "overrides")
-            and getattr(new, name) != getattr(self.settings, name)
+            if name not in _RELOADED and getattr(new, name) != getattr(self.settings, name)
         ]
         later += [
             f"tools.{key}"
@@ -156,7 +228,8 @@ class Service:
             log.warning("configuration_needs_restart", sections=later)
         fixed = {"directory": self.settings.tools.directory, "reload": self.settings.tools.reload}
         tools = new.tools.model_copy(update=fixed)
-        return self.settings.model_copy(update={"tools": tools, "overrides": new.overrides})
+        reloaded = {name: getattr(new, name) for name in _RELOADED}
+        return self.settings.model_copy(update={**reloaded, "tools": tools})
 
 
 def create_app(
@@ -183,6 +256,7 @@ class App(Application):
         super().__init__(
             endpoint=lambda: self.service.endpoint if self.service is not None else None,
             is_ready=lambda: self.service is not None and not self.draining,
+            metadata=lambda path: self.service.metadata(path) if self.service else None,
             lifespan=self._lifespan,
         )
 

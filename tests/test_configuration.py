@@ -89,10 +89,47 @@ PROBLEMS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         {},
         ('[overrides."finance.convert"]',),
     ),
-    "rules that nobody would enforce": (
-        "[[policies]]\ntools = ['*']\n",
+    "a rule about no tool": ("[[policies]]\n", {}, ("policies.0", "tools", "annotations")),
+    "a rule with a misspelt key": (
+        "[[policies]]\ntools = ['*']\nrequires = { scops = ['a'] }\n",
         {},
-        ("policies", "remove"),
+        ("policies.0.requires.scops", '"scopes"'),
+    ),
+    "a clearance that there is not": (
+        "[[policies]]\ntools = ['*']\nrequires = { clearance = 'top' }\n",
+        {},
+        ("rule 1", "'top'", "low, medium, high"),
+    ),
+    "an issuer over plain HTTP": (
+        "[server]\npublic_url = 'https://a.example'\n"
+        "[[auth.issuers]]\nissuer = 'http://login.example'\n",
+        {},
+        ("auth.issuers.0.issuer", "https://"),
+    ),
+    "an issuer without a URL of our own": (
+        "[server]\nhost = '0.0.0.0'\n[[auth.issuers]]\nissuer = 'https://login.example'\n",
+        {},
+        ("public_url",),
+    ),
+    "a shared secret as a signature": (
+        "[[auth.issuers]]\nissuer = 'https://login.example'\nalgorithms = ['HS256']\n",
+        {},
+        ("auth.issuers.0.algorithms.0",),
+    ),
+    "a circle of scopes": (
+        "[auth.scope_hierarchy]\na = ['b']\nb = ['a']\n",
+        {},
+        ("scope_hierarchy", "circle"),
+    ),
+    "a scope for refreshing": (
+        "[auth]\nscopes_supported = ['offline_access']\n",
+        {},
+        ("auth.scopes_supported", "offline_access"),
+    ),
+    "a hash that is none": (
+        "[[auth.api_keys]]\nid = 'a'\nhash = 'sha256:1'\n",
+        {},
+        ("auth.api_keys.0.hash",),
     ),
     "a listener that nobody serves": ("", {"MCP__ADMIN__PORT": "1"}, ("admin", "MCP__ADMIN__PORT")),
     "an unknown variable": ("", {"MCP__SERVER__PROT": "1"}, ("MCP__SERVER__PROT", '"port"')),

@@ -22,9 +22,8 @@ from app.cli.options import (
     tool_flags,
 )
 from app.execution.execution import Execution
-from app.methods.answers import Reply
+from app.methods.answers import Caller, Reply
 from app.observability.logs import configure_logging
-from app.principal import ANONYMOUS
 from app.protocol.errors import ParseError, ProtocolError
 from app.protocol.inbound import Call
 from app.protocol.jsonrpc import loads
@@ -61,7 +60,7 @@ def call(
 
 
 async def _run(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    service = Service(settings, log_problems=False)
+    service = Service(settings, enforce=False, log_problems=False)
     try:
         await service.start()
     except FileNotFoundError as error:
@@ -77,7 +76,7 @@ async def _run(settings: Settings, name: str, arguments: dict[str, Any]) -> dict
     )
     request = Call(1, "tools/call", {"name": name, "arguments": arguments}, meta)
     try:
-        answer = service.router.dispatch(request, ANONYMOUS, None)
+        answer = service.router.dispatch(request, Caller())
         encoded = answer.result if isinstance(answer, Reply) else b""
         if isinstance(answer, Execution):
             encoded = await _follow(answer)

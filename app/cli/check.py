@@ -24,7 +24,7 @@ from app.observability.logs import configure_logging
 from app.registry.assembly import Assembly
 from app.registry.once import load_once
 from app.registry.tool import definition_of
-from app.server import server_messages
+from app.server import check_access, server_messages
 from app.settings import Settings
 
 Finding = dict[str, Any]
@@ -39,6 +39,7 @@ def check(
     served = 0
     try:
         settings = load_settings(config, flags=tool_flags(tools))
+        check_access(settings)
     except ConfigurationError as error:
         for problem in error.problems:
             message = f"{problem.key}: {problem.message}" if problem.key else problem.message

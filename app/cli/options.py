@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from app.cli.exits import Exit
 from app.configuration import DEFAULT_FILE, ConfigurationError, load_settings
+from app.server import check_access
 from app.settings import Settings
 
 ConfigOption = Annotated[
@@ -44,11 +45,13 @@ def tool_flags(tools: Path | None, **server: Any) -> dict[str, dict[str, Any]]:
 def load_or_exit(config: Path | None, flags: dict[str, dict[str, Any]]) -> Settings:
     """Settings, or every problem on standard error and exit code 4."""
     try:
-        return load_settings(config, flags=flags)
+        settings = load_settings(config, flags=flags)
+        check_access(settings)
     except ConfigurationError as error:
         for problem in error.problems:
             print_error(str(problem))
         raise typer.Exit(Exit.CONFIGURATION) from None
+    return settings
 
 
 def print_error(message: str) -> None:

@@ -5,18 +5,19 @@ from collections.abc import Awaitable
 
 import structlog
 
+from app.auth.authenticator import Authenticator
 from app.execution.execution import Execution
 from app.http.address import Addresses
 from app.http.calls import carry_call
 from app.http.exchange import Disconnected, Exchange
-from app.http.gate import Gate
+from app.http.gate import NOTHING, Gate
 from app.http.listening import carry_subscription
 from app.http.responses import Receive, Scope, Send
-from app.methods.answers import Reply
+from app.methods.answers import Caller, Reply
 from app.methods.router import Router
 from app.methods.subscriptions import Hub
 from app.observability.logs import EventLog
-from app.principal import ANONYMOUS
+from app.principal import Principal
 from app.protocol.errors import (
     HeaderMismatch,
     InternalError,
@@ -39,11 +40,21 @@ class Endpoint:
     Args:
         router: Answers what has passed the checks.
         hub: Opens listen streams.
+
+    Attributes:
+        authenticator: Says who calls. Replaced in the step in which the rules are, when settings
+            change.
     """
 
     def __init__(
-        self, settings: Settings, router: Router, hub: Hub, messages: ServerMessages
+        self,
+        settings: Settings,
+        router: Router,
+        hub: Hub,
+        messages: ServerMessages,
+        authenticator: Authenticator,
     ) -> None:
+        self.authenticator = authenticator
         self._execution_settings = settings.execution
         self._gate = Gate(settings.server)
         self._addresses = Addresses(settings.server.trusted_proxies)
@@ -58,10 +69,10 @@ class Endpoint:
         record.address = self._addresses.of(scope, exchange.headers)
         try:
             if self._admit(exchange):
-                body = exchange.body_at_hand()
+                exchange.principal = self._known(exchange) or await self._ask(exchange)
+                body = self._take(exchange)
                 if body is None:
-                    self._gate.check_size(exchange.headers)
-                    body = await exchange.read_body(self._gate.max_body_bytes)
+                    body = await self._read(exchange)
                 rest = self._answer(exchange, body)
                 del body  # a stream may live for days
                 if rest is not None:
@@ -92,7 +103,7 @@ class Endpoint:
             record.write(self._requests, response.status)
 
     def _admit(self, exchange: Exchange) -> bool:
-        """Look at the head. False: it is a preflight.
+        """Look at who may send here at all. False: it is a preflight.
 
         Raises:
             ProtocolError: The head is refused.
@@ -103,8 +114,8 @@ class Endpoint:
             try:
                 cors, exchange.accepts = gate.admit(headers)
             except ProtocolError:
-                exchange.response.add_headers(gate.check_sender(headers))
-                raise
+                # Media types come after who calls, so that a stranger learns nothing of them.
+                cors = gate.check_sender(headers)
             if cors:
                 exchange.response.add_headers(cors)
             return True
@@ -113,8 +124,33 @@ class Endpoint:
             exchange.record.method = "preflight"
             return False
         gate.check_method(method)
-        exchange.accepts = gate.check_media(headers)
         return True
+
+    # Who calls. Nothing may wait between the answer to this and the rules: what neither the old
+    # settings nor the new ones allow must not pass while they are exchanged.
+
+    def _known(self, exchange: Exchange) -> Principal | None:
+        return self.authenticator.known(exchange.headers, exchange.scope["query_string"])
+
+    async def _ask(self, exchange: Exchange) -> Principal:
+        while True:
+            authenticator, query = self.authenticator, exchange.scope["query_string"]
+            principal = await authenticator.authenticate(exchange.headers, query)
+            if authenticator is self.authenticator:
+                return principal
+
+    def _take(self, exchange: Exchange) -> bytes | None:
+        """The whole body, where that needs no waiting."""
+        if exchange.accepts is NOTHING:
+            exchange.accepts = self._gate.check_media(exchange.headers)
+        return exchange.body_at_hand()
+
+    async def _read(self, exchange: Exchange) -> bytes | None:
+        """The whole body; None if it is too large."""
+        self._gate.check_size(exchange.headers)
+        body = await exchange.read_body(self._gate.max_body_bytes)
+        exchange.principal = self._known(exchange) or await self._ask(exchange)
+        return body
 
     def _answer(self, exchange: Exchange, body: bytes | None) -> Awaitable[None] | None:
         """Answer a body. Returns what is left to wait for, if anything.
@@ -143,7 +179,8 @@ class Endpoint:
                 raise _not_served(version)
 
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
-        answer = self._router.dispatch(call, ANONYMOUS, exchange.headers)
+        caller = Caller(exchange.principal, exchange.headers, exchange.record.address)
+        answer = self._router.dispatch(call, caller)
         if isinstance(answer, Execution):
             return carry_call(answer, call.id, exchange, self._execution_settings)
         if isinstance(answer, Reply):

@@ -1,6 +1,6 @@
 """One request and its response, as the parts of the HTTP door hand it to each other."""
 
-from app.http.gate import EVERYTHING
+from app.http.gate import NOTHING
 from app.http.record import RequestRecord
 from app.http.responses import (
     CONNECTION_EXTENSION,
@@ -10,6 +10,7 @@ from app.http.responses import (
     Scope,
     Send,
 )
+from app.principal import ANONYMOUS
 from app.protocol.headers import HeaderMap
 
 
@@ -20,11 +21,21 @@ class Exchange:
         headers: Of the request.
         response: Written by whoever answers.
         record: What the log line will say.
-        accepts: What the client takes; set once the gate has looked.
+        accepts: What the client takes; ``NOTHING`` until the gate has looked.
+        principal: Who calls; set once that is known.
         connection: What our own server offers beyond ASGI; None under any other.
     """
 
-    __slots__ = ("accepts", "connection", "headers", "receive", "record", "response", "scope")
+    __slots__ = (
+        "accepts",
+        "connection",
+        "headers",
+        "principal",
+        "receive",
+        "record",
+        "response",
+        "scope",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -35,7 +46,8 @@ class Exchange:
         )
         self.response = Response(self.connection, send)
         self.record = RequestRecord()
-        self.accepts = EVERYTHING
+        self.accepts = NOTHING
+        self.principal = ANONYMOUS
 
     def body_at_hand(self) -> bytes | None:
         """The whole body where that needs no waiting, which is the usual case."""

@@ -30,6 +30,7 @@ _ALLOWED_HEADERS: Final = frozenset(
         b"mcp-name",
         b"mcp-protocol-version",
         b"mcp-session-id",
+        b"x-api-key",
     }
 )
 _EXPOSED_HEADERS: Final = b"Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"
@@ -49,6 +50,7 @@ class Accepts(NamedTuple):
 
 
 EVERYTHING: Final = Accepts(json=True, stream=True)
+NOTHING: Final = Accepts(json=False, stream=False)
 
 
 class Admission(NamedTuple):

@@ -30,7 +30,7 @@ async def carry_subscription(
         await response.notify(acknowledgement)
         await response.finish(messages.listen_result(id))
         return
-    stream = hub.open(SLOW_READER_S)
+    stream = hub.open(exchange.principal, SLOW_READER_S)
     watch = Watch(exchange.connection, exchange.receive, stream.leave)
     stream.drop = watch.abort
     try:

@@ -1,11 +1,14 @@
 """The one log line of a request: what was asked and how it ended, never what was said."""
 
 import time
+from typing import Final
 
 from app.observability.logs import EventLog, printable
 from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call
 from app.protocol.schema import RequestId
+
+_OUTCOMES: Final = {401: "denied", 403: "denied", 503: "limited"}
 
 
 class RequestRecord:
@@ -58,9 +61,9 @@ class RequestRecord:
 
     def refused(self, error: ProtocolError) -> None:
         """The request was refused."""
-        self.outcome = "protocol_error" if error.http_status < 500 else "internal_error"
-        if error.http_status == 503:
-            self.outcome = "limited"
+        self.outcome = _OUTCOMES.get(
+            error.http_status, "protocol_error" if error.http_status < 500 else "internal_error"
+        )
         # Not the error itself: by its traceback it holds whatever holds it.
         self._code, self._setting = error.code, error.setting
 

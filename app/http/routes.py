@@ -27,6 +27,7 @@ class Application:
     Args:
         endpoint: Gives the endpoint once the lifespan has run, else None.
         is_ready: Whether requests should be sent here.
+        metadata: Gives what a path below ``/.well-known`` says, if anything.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Application:
         *,
         endpoint: Callable[[], AsgiApp | None],
         is_ready: Callable[[], bool],
+        metadata: Callable[[str], bytes | None],
         lifespan: Lifespan[Starlette],
     ) -> None:
         self._endpoint = endpoint
@@ -41,6 +43,9 @@ class Application:
             routes=[
                 Route("/healthz", _healthz, methods=["GET"]),
                 Route("/readyz", _readiness(is_ready), methods=["GET"]),
+                Route(
+                    "/.well-known/{name:path}", _well_known(metadata), methods=["GET", "OPTIONS"]
+                ),
             ],
             exception_handlers={HTTPException: _http_error},
             lifespan=lifespan,
@@ -84,6 +89,24 @@ def _readiness(is_ready: Callable[[], bool]) -> Callable[[Request], Awaitable[Re
         return PlainTextResponse("not ready\n", status_code=503)
 
     return readyz
+
+
+def _well_known(
+    metadata: Callable[[str], bytes | None],
+) -> Callable[[Request], Awaitable[Response]]:
+    """Metadata that anybody may read from anywhere: it is how a client finds out whom to ask."""
+    cors = {"access-control-allow-origin": "*"}
+
+    async def well_known(request: Request) -> Response:
+        body = metadata(_path_below_root(request.scope))
+        if body is None:
+            return _refused(NotFound("There is no such metadata here."))
+        if request.method == "OPTIONS":
+            methods = {"access-control-allow-methods": "GET", "access-control-allow-headers": "*"}
+            return Response(status_code=204, headers={**cors, **methods})
+        return Response(body, media_type="application/json", headers=cors)
+
+    return well_known
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

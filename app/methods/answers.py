@@ -4,6 +4,21 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.execution.execution import Execution
+from app.principal import ANONYMOUS, Principal
+from app.protocol.headers import HeaderMap
+
+
+class Caller(NamedTuple):
+    """Who sent a request, and how.
+
+    Attributes:
+        headers: None where the transport has none (stdio): ``Mcp-*`` rules are HTTP's alone.
+        address: Of the client, as far as it can be trusted; None where it is not known.
+    """
+
+    principal: Principal = ANONYMOUS
+    headers: HeaderMap | None = None
+    address: str | None = None
 
 
 class Reply(NamedTuple):

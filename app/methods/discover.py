@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from app.methods.answers import Reply
-from app.principal import Principal
-from app.protocol.headers import HeaderMap
+from app.methods.answers import Caller, Reply
 from app.protocol.inbound import Call
 from app.protocol.messages import ServerMessages
 from app.protocol.schema import MODERN_PROTOCOL_VERSIONS
@@ -27,7 +25,7 @@ class Discover:
         self._list_ttl_ms = list_ttl_ms
         self._encoded: tuple[int, Reply] | None = None
 
-    def __call__(self, call: Call, principal: Principal, headers: HeaderMap | None) -> Reply:
+    def __call__(self, call: Call, caller: Caller) -> Reply:
         ttl_ms = self._list_ttl_ms()
         if self._encoded is None or self._encoded[0] != ttl_ms:
             self._encoded = (ttl_ms, self._encode(ttl_ms))

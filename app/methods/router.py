@@ -2,18 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
-from app.methods.answers import Answer
-from app.principal import Principal
+from app.methods.answers import Answer, Caller
 from app.protocol.errors import MethodNotFound
-from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Call
 from app.protocol.schema import MODERN_PROTOCOL_VERSIONS
 
-Handler = Callable[[Call, Principal, HeaderMap | None], Answer]
-"""Answers a request or raises ``ProtocolError``. Never waits: what takes time is an Execution.
-
-The headers are None where the transport has none (stdio): ``Mcp-*`` rules are HTTP's alone.
-"""
+Handler = Callable[[Call, Caller], Answer]
+"""Answers a request or raises ``ProtocolError``. Never waits: what takes time is an Execution."""
 
 
 class Router:
@@ -26,7 +21,7 @@ class Router:
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = dict(handlers)
 
-    def dispatch(self, call: Call, principal: Principal, headers: HeaderMap | None) -> Answer:
+    def dispatch(self, call: Call, caller: Caller) -> Answer:
         """Answer a call.
 
         Raises:
@@ -35,7 +30,7 @@ class Router:
         handler = self._handlers.get(call.method)
         if handler is None:
             raise _unknown(call.method)
-        return handler(call, principal, headers)
+        return handler(call, caller)
 
 
 def _unknown(method: str) -> MethodNotFound:

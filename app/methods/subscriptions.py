@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from app.methods.answers import Subscription
+from app.methods.answers import Caller, Subscription
 from app.principal import Principal
 from app.protocol.errors import InvalidParams, Unavailable
-from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Call
 
 TOOLS_LIST_CHANGED: Final = "toolsListChanged"
+CHECK_SLICE_S: Final = 0.005
+"""Requests wait no longer than this while many listeners are looked at after a change."""
+
 _FLAGS: Final = (TOOLS_LIST_CHANGED, "promptsListChanged", "resourcesListChanged")
 
 
@@ -24,7 +26,7 @@ class Listen:
     def __init__(self, *, tools_change: bool) -> None:
         self._served = (TOOLS_LIST_CHANGED,) if tools_change else ()
 
-    def __call__(self, call: Call, principal: Principal, headers: HeaderMap | None) -> Subscription:
+    def __call__(self, call: Call, caller: Caller) -> Subscription:
         wanted = call.params.get("notifications")
         if not isinstance(wanted, dict):
             raise InvalidParams("params.notifications must be an object that says what to tell of.")
@@ -43,6 +45,8 @@ class Stream:
     """What one listener has still to be told. At most one change waits: changes coalesce.
 
     Attributes:
+        principal: Who listens.
+        seen: The list that it was told of last, as a fingerprint.
         drop: Lets go of a client that does not read.
         writing_since: When the write under way began; None between writes.
     """
@@ -54,12 +58,16 @@ class Stream:
         "drop",
         "gone",
         "patience_s",
+        "principal",
         "quiet",
         "quiet_since",
+        "seen",
         "writing_since",
     )
 
-    def __init__(self, now: float, patience_s: float) -> None:
+    def __init__(self, principal: Principal, seen: str, now: float, patience_s: float) -> None:
+        self.principal = principal
+        self.seen = seen
         self.patience_s = patience_s
         self.drop: Callable[[], None] | None = None
         self.changed = False
@@ -79,6 +87,11 @@ class Stream:
             finally:
                 self._waiter = None
 
+    def end(self) -> None:
+        """Let it end with its graceful result."""
+        self.closing = True
+        self.wake()
+
     def leave(self) -> None:
         """The client has gone: end without a word."""
         self.gone = True
@@ -95,17 +108,35 @@ class Hub:
     Args:
         limit: Streams that may be open.
         keep_alive_s: A quiet stream is woken this often.
+        look: What a listener finds now: a fingerprint of its own list.
+        renew: The listener as it is now; None if its credential counts no longer.
+        next_edge: POSIX time from which somebody may find another list.
+        clock: Gives POSIX time.
     """
 
-    def __init__(self, *, limit: int, keep_alive_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        limit: int,
+        keep_alive_s: float,
+        look: Callable[[Principal], str],
+        renew: Callable[[Principal], Principal | None],
+        next_edge: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._limit = limit
         self._keep_alive_s = keep_alive_s
+        self._look = look
+        self._renew = renew
+        self._next_edge = next_edge
+        self._clock = clock
         self._streams: set[Stream] = set()
+        self._unchecked: list[Stream] = []
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
 
-    def open(self, patience_s: float) -> Stream:
+    def open(self, principal: Principal, patience_s: float) -> Stream:
         """A stream that the caller is going to serve.
 
         Args:
@@ -118,7 +149,7 @@ class Hub:
             raise Unavailable("The server is shutting down.", retry_after_s=1)
         if len(self._streams) >= self._limit:
             raise Unavailable("Every listen stream is taken.", retry_after_s=30)
-        stream = Stream(self._loop.time(), patience_s)
+        stream = Stream(principal, self._look(principal), self._loop.time(), patience_s)
         self._streams.add(stream)
         if self._timer is None:
             self._schedule()
@@ -129,16 +160,38 @@ class Hub:
         self._streams.discard(stream)
 
     def publish(self) -> None:
-        """Tell every listener that the list of tools has changed."""
-        for stream in tuple(self._streams):
-            stream.changed = True
-            stream.wake()
+        """Tools, rules or keys have changed: tell those who find another list, and only them."""
+        idle = not self._unchecked
+        self._unchecked = list(self._streams)
+        if idle:
+            self._check_some()
 
     def shut_down(self) -> None:
         """Let every stream end with its graceful result, and accept no further one."""
         self._closed = True
         for stream in tuple(self._streams):
-            stream.closing = True
+            stream.end()
+
+    def _check_some(self) -> None:
+        """Look at listeners for a short while, and go on when others had their turn."""
+        pause_at = self._loop.time() + CHECK_SLICE_S
+        while self._unchecked:
+            self._check(self._unchecked.pop())
+            if self._loop.time() > pause_at:
+                self._loop.call_soon(self._check_some)
+                return
+
+    def _check(self, stream: Stream) -> None:
+        principal = self._renew(stream.principal)
+        if principal is None:
+            stream.changed = False  # not for whoever holds a credential that counts no longer
+            stream.end()
+            return
+        stream.principal = principal
+        seen = self._look(principal)
+        if seen != stream.seen:
+            stream.seen = seen
+            stream.changed = True
             stream.wake()
 
     def _schedule(self) -> None:
@@ -146,8 +199,12 @@ class Hub:
 
     def _tick(self) -> None:
         self._timer = None
-        now = self._loop.time()
+        now, clock = self._loop.time(), self._clock()
         for stream in tuple(self._streams):
+            expires_at = stream.principal.expires_at
+            if expires_at is not None and clock >= expires_at:
+                stream.changed = False
+                stream.end()
             if stream.writing_since is not None:
                 if now - stream.writing_since > stream.patience_s and stream.drop is not None:
                     stream.drop()
@@ -155,4 +212,6 @@ class Hub:
                 stream.quiet = True
                 stream.wake()
         if self._streams:
+            if clock >= self._next_edge():
+                self.publish()
             self._schedule()

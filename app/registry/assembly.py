@@ -5,8 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Final
 
+from app.policy.decision import Demand
+from app.policy.policy import Policy
+from app.policy.rules import Own
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.catalog import Catalog
@@ -20,9 +23,11 @@ from app.registry.tool import (
     environment_name,
     override_for,
 )
-from app.settings import ENVIRONMENT_TOOL, Settings
+from app.settings import ENVIRONMENT_TOOL, AuthSettings, Settings
 from app.toolkit import ToolSpec
 
+EVERYBODY: Final = Policy(AuthSettings(), ())
+NOTHING: Final = Own(frozenset(), frozenset(), None, frozenset())
 _Placed = tuple[Tool, int]
 """A tool and the line of its function."""
 
@@ -46,6 +51,7 @@ def assemble(
     served: Mapping[str, Tool],
     *,
     settings: Settings,
+    policy: Policy | None,
     messages: ServerMessages,
     keys: KeyRing,
 ) -> Assembly:
@@ -57,6 +63,7 @@ def assemble(
     Args:
         previous: The files in use until now.
         served: The tools in use until now.
+        policy: Who may call what; None: everybody everything, whatever a tool demands.
     """
     problems = list(build.problems)
     files = dict(build.files)
@@ -72,14 +79,33 @@ def assemble(
     tools = _without_duplicates(candidates, served, problems)
     enabled = [tool for tool, _ in tools if override_for(tool.name, settings.overrides).enabled]
     problems += _warnings(tools, settings)
+    demands = _demands(tools, policy, problems)
+    auth = settings.auth
     catalog = Catalog(
-        enabled,
+        [tool for tool in enabled if tool.name in demands],
+        policy=policy or EVERYBODY,
+        demands=demands,
         messages=messages,
         keys=keys,
         page_size=settings.tools.page_size,
         ttl_ms=settings.tools.list_ttl_ms,
+        anonymous=auth.allow_unauthenticated or not auth.is_configured,
     )
     return Assembly(catalog, files, problems)
+
+
+def empty_catalog(messages: ServerMessages, keys: KeyRing) -> Catalog:
+    """The snapshot before the first one."""
+    return Catalog(
+        (),
+        policy=EVERYBODY,
+        demands={},
+        messages=messages,
+        keys=keys,
+        page_size=1,
+        ttl_ms=0,
+        anonymous=False,
+    )
 
 
 def tool_name(spec: ToolSpec[..., Any], path: str, separator: str) -> str:
@@ -109,6 +135,26 @@ def _compile_file(file: LoadedFile, settings: Settings) -> tuple[list[_Placed], 
         except ToolDefinitionError as error:
             errors.append(Problem(file.path, line, "error", str(error), name))
     return tools, errors
+
+
+def _demands(
+    placed: Iterable[_Placed], policy: Policy | None, problems: list[Problem]
+) -> dict[str, Demand]:
+    """What each tool demands of its callers; one that demands the impossible is not served."""
+    demands = {}
+    known = []
+    for tool, line in placed:
+        known.append((tool.name, tool.annotations))
+        try:
+            if policy is None:
+                demands[tool.name] = EVERYBODY.demand(tool.name, {}, NOTHING)
+            else:
+                demands[tool.name] = policy.demand(tool.name, tool.annotations, tool.own)
+        except ValueError as error:
+            problems.append(Problem(tool.source.path, line, "error", str(error), tool.name))
+    if policy is not None:
+        problems += [Problem("", None, "warning", unused) for unused in policy.unused(known)]
+    return demands
 
 
 def _without_duplicates(

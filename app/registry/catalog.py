@@ -1,77 +1,35 @@
 """The immutable snapshot of all tools that the server publishes.
 
 Everything derived from a snapshot is worked out once: a request only looks things up, and two
-replicas with the same files answer with the same bytes.
+replicas with the same files and rules answer with the same bytes.
 """
 
-from bisect import bisect_right
+import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Final
 
+from app.policy.decision import Decision, Demand
+from app.policy.policy import Policy
+from app.principal import Grants
 from app.protocol.messages import ServerMessages
-from app.protocol.sealed import KeyRing, decode_cursor, encode_cursor
+from app.protocol.sealed import KeyRing
 from app.registry.tool import Tool, fingerprint
+from app.registry.views import Encoder, Offer, View
 
+MAX_CALLERS: Final = 10_000
+"""Different grants whose view is remembered; the oldest are forgotten first."""
 
-class Listing:
-    """The pages of ``tools/list`` for one visible set, encoded when first asked for.
-
-    Args:
-        tools: The visible tools.
-        page_size: Tools on a page.
-        ttl_ms: ``ttlMs`` of the result.
-        cache_scope: ``public`` only if every caller sees this set.
-    """
-
-    def __init__(
-        self,
-        tools: Iterable[Tool],
-        *,
-        messages: ServerMessages,
-        keys: KeyRing,
-        page_size: int,
-        ttl_ms: int,
-        cache_scope: str,
-    ) -> None:
-        self._tools = sorted(tools, key=lambda tool: tool.name)
-        self._names = [tool.name for tool in self._tools]
-        self._messages = messages
-        self._keys = keys
-        self._page_size = page_size
-        self._ttl_ms = ttl_ms
-        self._cache_scope = cache_scope
-        self._pages: dict[int, bytes] = {}
-
-    def page(self, cursor: str | None) -> bytes:
-        """The encoded ``ListToolsResult`` that follows a cursor.
-
-        The cursor names the last tool seen, so tools that stay are neither skipped nor
-        repeated while others come and go.
-
-        Raises:
-            InvalidParams: The cursor is not one of ours.
-        """
-        start = 0
-        if cursor is not None:
-            start = bisect_right(self._names, decode_cursor(cursor, keys=self._keys))
-        page = self._pages.get(start)
-        if page is None:
-            page = self._pages[start] = self._encode(start)
-        return page
-
-    def _encode(self, start: int) -> bytes:
-        end = start + self._page_size
-        more = end < len(self._tools)
-        return self._messages.tools_page(
-            [tool.definition for tool in self._tools[start:end]],
-            next_cursor=encode_cursor(self._names[end - 1], keys=self._keys) if more else None,
-            ttl_ms=self._ttl_ms,
-            cache_scope=self._cache_scope,
-        )
+MAX_VIEWS: Final = 256
+"""Different visible sets that are kept, with the pages that were asked for."""
 
 
 class Catalog:
-    """A snapshot: tools by name, and the listing of those that a caller may use.
+    """A snapshot: every tool, what each demands of its callers, and what each caller finds.
+
+    Args:
+        demands: By name of tool.
+        anonymous: Whether callers without a credential are served.
 
     Attributes:
         tools: In name order.
@@ -82,20 +40,69 @@ class Catalog:
         self,
         tools: Iterable[Tool],
         *,
+        policy: Policy,
+        demands: Mapping[str, Demand],
         messages: ServerMessages,
         keys: KeyRing,
         page_size: int,
         ttl_ms: int,
+        anonymous: bool,
     ) -> None:
         ordered = sorted(tools, key=lambda tool: tool.name)
         self.tools: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in ordered})
         self.fingerprint = fingerprint([tool.definition for tool in ordered])
-        self.listing = Listing(
-            ordered,
+        self._policy = policy
+        self._demands = {tool.name: demands[tool.name] for tool in ordered}
+        self._distinct = tuple(dict.fromkeys(self._demands.values()))
+        self._of_caller: dict[Grants, View] = {}
+        self._views: dict[tuple[Decision, ...], View] = {}
+        self.next_edge = -math.inf
+        # Shared caches may serve a public list to anybody, with a credential or without.
+        is_public = anonymous and not any(each.depends_on_caller for each in self._distinct)
+        self._encoder = Encoder(
             messages=messages,
             keys=keys,
             page_size=page_size,
             ttl_ms=ttl_ms,
-            # Every caller sees every tool until there are rules about who may.
-            cache_scope="public",
+            cache_scope="public" if is_public else "private",
         )
+
+    def view(self, grants: Grants, now: float) -> View:
+        """What callers with these grants find at this moment.
+
+        Args:
+            now: POSIX time; never earlier than at the call before.
+        """
+        if now >= self.next_edge:
+            self._of_caller.clear()
+            self.next_edge = self._policy.next_edge(now)
+        view = self._of_caller.get(grants)
+        if view is None:
+            view = self._decide(grants, now)
+            if len(self._of_caller) >= MAX_CALLERS:
+                del self._of_caller[next(iter(self._of_caller))]
+            self._of_caller[grants] = view
+        return view
+
+    def lacks_scopes(self, grants: Grants, scopes: Iterable[str]) -> bool:
+        """Whether more scopes are what a caller needs."""
+        return not self._policy.holds(grants, scopes)
+
+    def _decide(self, grants: Grants, now: float) -> View:
+        decisions = tuple([self._policy.decide(each, grants, now) for each in self._distinct])
+        view = self._views.get(decisions)
+        if view is None:
+            if len(self._views) >= MAX_VIEWS:
+                # Whoever had the oldest is decided anew, once.
+                oldest = self._views.pop(next(iter(self._views)))
+                self._of_caller = {
+                    each: other for each, other in self._of_caller.items() if other is not oldest
+                }
+            decided = dict(zip(self._distinct, decisions, strict=True))
+            offers = []
+            for name, tool in self.tools.items():
+                demand = self._demands[name]
+                if decided[demand].visible:
+                    offers.append(Offer(tool, demand, decided[demand]))
+            view = self._views[decisions] = View(offers, self._encoder)
+        return view

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import structlog
 
+from app.policy.policy import Policy
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.aside import in_thread
-from app.registry.assembly import Assembly, assemble
-from app.registry.catalog import Catalog
+from app.registry.assembly import Assembly, assemble, empty_catalog
 from app.registry.garbage import Garbage
 from app.registry.lifespans import TIMEOUT_S, Lifespan
 from app.registry.loader import Build, LoadedFile, forget_modules, load_folder
@@ -30,7 +30,10 @@ class Registry:
 
     Args:
         settings: Its ``tools``, ``execution`` and ``overrides`` sections are used.
-        on_change: Called in the event loop after a swap that clients can see.
+        on_swap: Called with the settings of a new snapshot in the step that publishes it, so that
+            nothing can be served by the one and not by the other.
+        on_change: Called in the event loop after a swap; somebody may find another list.
+        enforce: False serves everybody everything, whatever the rules and the tools demand.
         log_problems: False where somebody looks at ``problems``.
     """
 
@@ -40,20 +43,24 @@ class Registry:
         *,
         messages: ServerMessages,
         keys: KeyRing,
+        on_swap: Callable[[Settings], None] = lambda _: None,
         on_change: Callable[[], None] = lambda: None,
+        enforce: bool = True,
         log_problems: bool = True,
     ) -> None:
         self._settings = settings
         self._messages = messages
         self._keys = keys
+        self._on_swap = on_swap
         self._on_change = on_change
+        self._enforce = enforce
         self._log_problems = log_problems
         self._files: Mapping[str, LoadedFile] = {}
         self._lifespans: dict[LoadedFile, Lifespan] = {}
         self._retiring: dict[asyncio.Task[None], LoadedFile] = {}
         self._reloading = asyncio.Lock()
         self._garbage = Garbage()
-        self.catalog = Catalog((), messages=messages, keys=keys, page_size=1, ttl_ms=0)
+        self.catalog = empty_catalog(messages, keys)
         self.problems: Sequence[Problem] = ()
 
     def list_ttl_ms(self) -> int:
@@ -114,7 +121,8 @@ class Registry:
         visible = assembly.catalog.fingerprint != self.catalog.fingerprint
         self._settings = settings
         self._files = assembly.files
-        self.catalog = assembly.catalog  # the swap: one assignment
+        self.catalog = assembly.catalog  # the swap: one assignment, and one step with the next
+        self._on_swap(settings)
         self._report(assembly.problems)
         self._retire(previous)
         if announce and assembly.files != previous and not visible:
@@ -125,6 +133,7 @@ class Registry:
                 tools=len(self.catalog.tools),
                 fingerprint=self.catalog.fingerprint[:16],
             )
+        if announce:
             self._on_change()
         return visible
 
@@ -134,6 +143,7 @@ class Registry:
             self._files,
             self.catalog.tools,
             settings=settings,
+            policy=Policy(settings.auth, settings.policies) if self._enforce else None,
             messages=self._messages,
             keys=self._keys,
         )

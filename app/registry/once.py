@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from app.policy.policy import Policy
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.assembly import Assembly, assemble
@@ -14,6 +15,15 @@ def load_once(settings: Settings, messages: ServerMessages) -> Assembly:
 
     Raises:
         FileNotFoundError: There is no tools folder.
+        ValueError: A rule cannot be used.
     """
     build = load_folder(Path(settings.tools.directory), {})
-    return assemble(build, {}, {}, settings=settings, messages=messages, keys=KeyRing([bytes(32)]))
+    return assemble(
+        build,
+        {},
+        {},
+        settings=settings,
+        policy=Policy(settings.auth, settings.policies),
+        messages=messages,
+        keys=KeyRing([bytes(32)]),
+    )

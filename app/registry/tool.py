@@ -14,6 +14,7 @@ from jsonschema.protocols import Validator
 from pydantic import ValidationError
 
 from app.content import check_meta
+from app.policy.rules import Own
 from app.protocol.errors import ParseError
 from app.protocol.headers import InvalidAnnotation, MirroredParameter, mirrored_parameters
 from app.protocol.jsonrpc import dumps, loads
@@ -34,7 +35,14 @@ from app.registry.signature import (
     output_plan,
     refuse_secret,
 )
-from app.settings import ENVIRONMENT_TOOL, MAX_DEADLINE_S, Settings, ToolOverride
+from app.registry.validation import validated
+from app.settings import (
+    ENVIRONMENT_TOOL,
+    MAX_DEADLINE_S,
+    SCOPE_TOKEN,
+    Settings,
+    ToolOverride,
+)
 from app.toolkit import Icon, ToolSpec
 
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
@@ -70,6 +78,9 @@ class Tool:
         mirrored: Its header plan.
         is_async: Whether it runs in the event loop.
         source: What the module loader knows of its file; opaque here.
+        annotations: As its author wrote them.
+        own: What it demands of callers by itself.
+        defaults: Of its arguments, by name, as the input schema tells them.
     """
 
     name: str
@@ -83,6 +94,9 @@ class Tool:
     settings: Mapping[str, Any]
     structured: bool
     source: Any
+    annotations: Mapping[str, Any]
+    own: Own
+    defaults: Mapping[str, Any]
     _accepts: jsonschema_rs.Draft202012Validator
     _explainer: "_LazyExplainer"
     _conforms: jsonschema_rs.Draft202012Validator | None
@@ -189,7 +203,7 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
     drops_unknown = spec.input_schema is None and not refuse_unknown
     return Tool(
         name=name,
-        function=spec.function,
+        function=validated(spec.function, spec.validate),
         definition=dumps(_definition(spec, name, arguments, result, override)),
         input=arguments,
         output=result,
@@ -199,6 +213,13 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         settings=override.settings,
         structured=spec.structured,
         source=source,
+        annotations=spec.annotations,
+        own=_own(spec),
+        defaults={
+            key: value["default"]
+            for key, value in properties.items()
+            if isinstance(value, Mapping) and "default" in value
+        },
         _accepts=compile_validator(arguments.schema, what="inputSchema"),
         _explainer=_LazyExplainer(arguments.schema),
         _conforms=None
@@ -240,6 +261,19 @@ def _definition(
         check_meta(spec.meta)
         out["_meta"] = dict(spec.meta)
     return out
+
+
+def _own(spec: ToolSpec[..., Any]) -> Own:
+    for option in ("scopes", "roles", "approvals"):
+        names = getattr(spec, option)
+        if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+            raise ToolDefinitionError(f'{option} must be a list of texts such as ["a:read"]')
+    for scope in spec.scopes:
+        if not SCOPE_TOKEN.match(scope):
+            raise ToolDefinitionError(f"{scope!r} is no scope: one word, without quotes")
+    return Own(
+        frozenset(spec.scopes), frozenset(spec.roles), spec.clearance, frozenset(spec.approvals)
+    )
 
 
 def _annotations(annotations: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from app.settings.auth import ApiKeySettings, AuthSettings, IntrospectionSettings, IssuerSettings
 from app.settings.base import MAX_DEADLINE_S, Section, is_loopback_host, normal_origin
-from app.settings.policies import Conditions, PolicySettings, Requirement
+from app.settings.policies import SCOPE_TOKEN, Conditions, PolicySettings, Requirement
 from app.settings.sections import (
     ENVIRONMENT_TOOL,
     ExecutionSettings,
@@ -28,6 +28,7 @@ __all__ = [
     "ENVIRONMENT_TOOL",
     "MAX_DEADLINE_S",
     "RESERVED_SECTIONS",
+    "SCOPE_TOKEN",
     "ApiKeySettings",
     "AuthSettings",
     "Conditions",

@@ -10,9 +10,10 @@ from pydantic import Field, field_validator, model_validator
 
 from app.settings.base import Section
 
-ScopeToken = Annotated[
-    str, Field(pattern=r"^[\x21\x23-\x5B\x5D-\x7E]+$", max_length=200)
-]  # RFC 6749, section 3.3: it stands in a header between quotes
+SCOPE_TOKEN: Final = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]{1,200}\Z")
+"""RFC 6749, section 3.3; it stands in a header between quotes."""
+
+ScopeToken = Annotated[str, Field(pattern=r"^[\x21\x23-\x5B\x5D-\x7E]+$", max_length=200)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

@@ -11,11 +11,21 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import typer
-from pydantic import BaseModel, SecretStr
+from pydantic import AwareDatetime, BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from app.cli.main import add_all_commands
-from app.settings import Settings, ToolOverride
+from app.settings import (
+    ApiKeySettings,
+    Conditions,
+    IntrospectionSettings,
+    IssuerSettings,
+    PolicySettings,
+    Requirement,
+    Settings,
+    ToolOverride,
+)
+from app.settings.auth import ClaimSettings
 from tests.docs.markdown import DOCS
 
 PAGE = DOCS / "configuration.md"
@@ -26,6 +36,17 @@ _NAMES: Mapping[Any, str] = {
     int: "whole number",
     float: "number",
     bool: "`true` or `false`",
+}
+
+
+NESTED: Mapping[str, type[BaseModel]] = {
+    "[[auth.issuers]]": IssuerSettings,
+    "[auth.issuers.claims]": ClaimSettings,
+    "[auth.issuers.introspection]": IntrospectionSettings,
+    "[[auth.api_keys]]": ApiKeySettings,
+    "[[policies]]": PolicySettings,
+    "[policies.requires]": Requirement,
+    "[policies.conditions]": Conditions,
 }
 
 
@@ -41,7 +62,14 @@ def sections() -> dict[str, type[BaseModel]]:
 def commands() -> dict[str, list[Any]]:
     """Arguments and options by command."""
     group: Any = typer.main.get_command(add_all_commands())
-    return {name: command.params for name, command in group.commands.items()}
+    found = {}
+    for name, command in group.commands.items():
+        inner = getattr(command, "commands", None)
+        if inner is None:
+            found[name] = command.params
+        else:
+            found |= {f"{name} {each}": inner[each].params for each in inner}
+    return found
 
 
 def settings_table(section: str, model: type[BaseModel]) -> str:
@@ -61,6 +89,21 @@ def settings_table(section: str, model: type[BaseModel]) -> str:
     return "\n".join(rows)
 
 
+def nested_table(model: type[BaseModel]) -> str:
+    """One row per key of a table that stands inside a section."""
+    rows = ["| Key | Value | Default | Meaning |", "|---|---|---|---|"]
+    for key, field in model.model_fields.items():
+        default = "required" if field.is_required() else _default(field)
+        cells = (
+            f"`{key}`",
+            _kind(field.annotation) + _bounds(field),
+            default,
+            field.description or "",
+        )
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(rows)
+
+
 def _kind(annotation: Any) -> str:
     if annotation in _NAMES:
         return _NAMES[annotation]
@@ -72,7 +115,12 @@ def _kind(annotation: Any) -> str:
         return _kind(arguments[0])
     if origin is tuple:
         return "list of secrets" if arguments == [SecretStr] else f"list of {_kind(arguments[0])}s"
-    assert origin is Mapping or issubclass(origin, Mapping), annotation
+    if annotation is AwareDatetime:
+        return "date and time with zone"
+    if annotation is SecretStr:
+        return "secret"
+    is_table = issubclass(annotation if origin is None else origin, (Mapping, BaseModel))
+    assert is_table, annotation
     return "table"
 
 
@@ -97,6 +145,8 @@ def _default(field: FieldInfo) -> str:
             return f'`"{value}"`'
         case dict():
             return "`{}`"
+        case BaseModel():
+            return "its defaults"
         case tuple():
             return f"`{json.dumps(list(value))}`"
     if isinstance(value, float):
@@ -130,6 +180,7 @@ def command_table(name: str) -> str:
 def tables() -> dict[str, str]:
     """Every table by the name that its place in the page has."""
     found = {f"[{name}]": settings_table(name, model) for name, model in sections().items()}
+    found |= {name: nested_table(model) for name, model in NESTED.items()}
     found['[overrides."NAME"]'] = settings_table("overrides", ToolOverride)
     return found | {name: command_table(name) for name in commands()}
 

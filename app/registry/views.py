@@ -1,0 +1,105 @@
+"""What callers with the same rights find in a snapshot: their tools, and the list of them."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from app.policy.decision import Decision, Demand
+from app.protocol.messages import ServerMessages
+from app.protocol.sealed import KeyRing, decode_cursor, encode_cursor
+from app.registry.tool import Tool, fingerprint
+
+
+class Offer(NamedTuple):
+    """A tool that a caller can see, what it demands, and whether this caller may call it."""
+
+    tool: Tool
+    demand: Demand
+    decision: Decision
+
+
+class Encoder:
+    """Encodes the pages of one snapshot.
+
+    Args:
+        page_size: Tools on a page.
+        ttl_ms: ``ttlMs`` of the result.
+        cache_scope: ``public`` only if everybody finds the same list.
+    """
+
+    def __init__(
+        self,
+        *,
+        messages: ServerMessages,
+        keys: KeyRing,
+        page_size: int,
+        ttl_ms: int,
+        cache_scope: str,
+    ) -> None:
+        self._messages = messages
+        self._keys = keys
+        self.page_size = page_size
+        self.ttl_ms = ttl_ms
+        self._cache_scope = cache_scope
+
+    def name_before(self, cursor: str) -> str:
+        """The tool that a cursor stands behind.
+
+        Raises:
+            InvalidParams: The cursor is not one of ours.
+        """
+        return decode_cursor(cursor, keys=self._keys)
+
+    def page(self, tools: list[Tool], start: int, ttl_ms: int) -> bytes:
+        """The encoded ``ListToolsResult`` from an index on."""
+        end = start + self.page_size
+        more = end < len(tools)
+        return self._messages.tools_page(
+            [tool.definition for tool in tools[start:end]],
+            next_cursor=encode_cursor(tools[end - 1].name, keys=self._keys) if more else None,
+            ttl_ms=ttl_ms,
+            cache_scope=self._cache_scope,
+        )
+
+
+class View:
+    """The visible set of callers with the same rights.
+
+    Args:
+        offers: In name order.
+
+    Attributes:
+        offers: By name. A tool that the caller may not see is not among them.
+        fingerprint: Equal for equal definitions in an equal set.
+    """
+
+    def __init__(self, offers: Iterable[Offer], encoder: Encoder) -> None:
+        self.offers: Mapping[str, Offer] = {offer.tool.name: offer for offer in offers}
+        self._tools = [offer.tool for offer in self.offers.values()]
+        self._names = list(self.offers)
+        self._encoder = encoder
+        self._pages: dict[int, bytes] = {}
+        self.fingerprint = fingerprint([tool.definition for tool in self._tools])
+
+    def page(self, cursor: str | None, *, valid_s: float = math.inf) -> bytes:
+        """The encoded ``ListToolsResult`` that follows a cursor.
+
+        The cursor names the last tool seen, so tools that stay are neither skipped nor
+        repeated while others come and go.
+
+        Args:
+            valid_s: The set may be another one after this time, so clients must ask again.
+
+        Raises:
+            InvalidParams: The cursor is not one of ours.
+        """
+        start = 0
+        if cursor is not None:
+            start = bisect_right(self._names, self._encoder.name_before(cursor))
+        if valid_s * 1000 < self._encoder.ttl_ms:
+            return self._encoder.page(self._tools, start, int(valid_s * 1000))
+        page = self._pages.get(start)
+        if page is None:
+            page = self._pages[start] = self._encoder.page(self._tools, start, self._encoder.ttl_ms)
+        return page

@@ -1,0 +1,190 @@
+"""What callers find in a snapshot: shared, bounded, and told how long it holds."""
+
+import tracemalloc
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import orjson
+import pytest
+
+from app.policy.policy import Policy
+from app.principal import Grants
+from app.protocol.messages import ServerMessages
+from app.protocol.sealed import KeyRing
+from app.registry.catalog import MAX_CALLERS, MAX_VIEWS, Catalog
+from app.registry.tool import compile_tool
+from app.settings import AuthSettings, PolicySettings, Settings
+from app.toolkit import ToolSpec
+from tests.support.cases import rows
+
+NOON = datetime(2026, 7, 1, 12, 0, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
+AT_WORK = {"time": "09:00-17:00", "timezone": "Europe/Berlin"}
+
+
+async def _nothing() -> None:
+    """Do nothing."""
+
+
+def catalog(
+    names: Sequence[str],
+    rules: Sequence[Mapping[str, Any]] = (),
+    *,
+    auth: Mapping[str, Any] | None = None,
+    anonymous: bool = True,
+    ttl_ms: int = 0,
+    page_size: int = 250,
+) -> Catalog:
+    """A snapshot of tools that do nothing."""
+    policy = Policy(
+        AuthSettings.model_validate(auth or {}), [PolicySettings.model_validate(r) for r in rules]
+    )
+    tools = [
+        compile_tool(
+            ToolSpec(function=_nothing, name=name), name=name, source=None, settings=Settings()
+        )
+        for name in names
+    ]
+    return Catalog(
+        tools,
+        policy=policy,
+        demands={tool.name: policy.demand(tool.name, {}, tool.own) for tool in tools},
+        messages=ServerMessages({"name": "test", "version": "1"}),
+        keys=KeyRing([bytes(32)]),
+        page_size=page_size,
+        ttl_ms=ttl_ms,
+        anonymous=anonymous,
+    )
+
+
+def listed(page: bytes) -> list[str]:
+    """The names on a page."""
+    return [tool["name"] for tool in orjson.loads(page)["tools"]]
+
+
+def test_callers_with_other_grants_and_the_same_tools_share_their_pages() -> None:
+    snapshot = catalog(["a", "b"], [{"tools": ["a"], "requires": {"roles": ["x"]}}])
+
+    one = snapshot.view(Grants(roles=frozenset({"y"}), tenant="one"), NOON)
+    two = snapshot.view(Grants(roles=frozenset({"z"}), tenant="two"), NOON)
+
+    assert one is two
+    assert one.page(None) is two.page(None)
+
+
+def test_the_list_and_the_offers_are_the_same_tools() -> None:
+    rules = [{"tools": ["a*"], "requires": {"roles": ["x"]}}, {"tools": ["b"]}]
+    snapshot = catalog(["a1", "a2", "b", "c"], rules)
+
+    for roles, names in (({"x"}, ["a1", "a2", "b"]), ({"y"}, ["b"])):
+        view = snapshot.view(Grants(roles=frozenset(roles)), NOON)
+        assert listed(view.page(None)) == list(view.offers) == names
+
+
+@rows(
+    "rules, auth, anonymous, scope",
+    ("no rule", [], {}, True, "public"),
+    ("a credential is needed", [], {}, False, "private"),
+    ("a scope, which is challenged", [{"tools": ["*"], "requires": {"scopes": ["s"]}}], {}, True,
+     "public"),
+    ("a role, which hides", [{"tools": ["*"], "requires": {"roles": ["r"]}}], {}, True, "private"),
+    ("a scope that hides",
+     [{"tools": ["*"], "requires": {"scopes": ["s"]}, "otherwise": "hide"}], {}, True, "private"),
+    ("nothing for anybody", [], {"default": "deny"}, True, "public"),
+    ("only a time", [{"tools": ["*"], "conditions": AT_WORK}], {}, True, "public"),
+)  # fmt: skip
+def test_a_list_is_public_only_if_everybody_finds_it(
+    rules: list[Any], auth: dict[str, Any], anonymous: bool, scope: str
+) -> None:
+    page = catalog(["a"], rules, auth=auth, anonymous=anonymous).view(Grants(), NOON).page(None)
+
+    assert orjson.loads(page)["cacheScope"] == scope
+
+
+def test_a_list_holds_no_longer_than_until_the_next_edge() -> None:
+    snapshot = catalog(["a", "b"], [{"tools": ["*"], "conditions": AT_WORK}], ttl_ms=3_600_000)
+
+    def ttl(now: float) -> int:
+        view = snapshot.view(Grants(), now)
+        page = view.page(None, valid_s=snapshot.next_edge - now)
+        return int(orjson.loads(page)["ttlMs"])
+
+    assert ttl(NOON) == 3_600_000
+    assert ttl(NOON + 4.5 * 3600) == 1_800_000
+    assert ttl(NOON + 5 * 3600 - 0.25) == 250
+
+
+def test_at_an_edge_everybody_is_decided_anew() -> None:
+    snapshot = catalog(["a", "b"], [{"tools": ["a"], "conditions": AT_WORK}, {"tools": ["b"]}])
+    found = [
+        list(snapshot.view(Grants(), NOON + hours * 3600).offers) for hours in (-4, 0, 4.99, 5)
+    ]
+
+    assert found == [["b"], ["a", "b"], ["a", "b"], ["b"]]
+
+
+def test_the_fingerprint_of_a_caller_changes_with_its_own_list_alone() -> None:
+    rules = [{"tools": ["a*"], "requires": {"roles": ["x"]}}, {"tools": ["b*"]}]
+    before, after = catalog(["a", "b"], rules), catalog(["a", "a2", "b"], rules)
+
+    def fingerprint(snapshot: Catalog, role: str) -> str:
+        return snapshot.view(Grants(roles=frozenset({role})), NOON).fingerprint
+
+    assert fingerprint(before, "y") == fingerprint(after, "y")
+    assert fingerprint(before, "x") != fingerprint(after, "x")
+
+
+def test_a_cursor_of_one_caller_shows_another_nothing_that_it_may_not_see() -> None:
+    names = [f"a{n}" for n in range(6)]
+    snapshot = catalog(
+        names, [{"tools": ["a5"], "requires": {"roles": ["x"]}}, {"tools": ["*"]}], page_size=2
+    )
+    rich = snapshot.view(Grants(roles=frozenset({"x"})), NOON)
+    poor = snapshot.view(Grants(), NOON)
+
+    cursor = orjson.loads(rich.page(orjson.loads(rich.page(None))["nextCursor"]))["nextCursor"]
+
+    assert listed(rich.page(cursor)) == ["a4", "a5"]
+    assert listed(poor.page(cursor)) == ["a4"]
+
+
+@pytest.mark.timeout(120)
+def test_ten_thousand_principals_take_bounded_memory() -> None:
+    """The figure stands in docs/authorization.md."""
+    rules = [{"tools": [f"t{n}"], "requires": {"tenants": [f"tenant-{n}"]}} for n in range(20)]
+    snapshot = catalog([f"t{n}" for n in range(50)], rules, auth={"default": "allow"})
+    tracemalloc.start()
+    for number in range(MAX_CALLERS + 5_000):
+        grants = Grants(
+            scopes=frozenset({f"scope-{number}", "tools:read"}),
+            roles=frozenset({"member"}),
+            tenant=f"tenant-{number % 100}",
+            authenticated=True,
+        )
+        snapshot.view(grants, NOON).page(None)
+        if number + 1 == MAX_CALLERS:
+            full = tracemalloc.get_traced_memory()[0]
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+    assert full < 20 * 1024 * 1024, full
+    assert after < full * 1.1
+
+
+def test_many_different_lists_are_kept_up_to_a_bound() -> None:
+    names = [f"t{n}" for n in range(10)]
+    rules = [{"tools": [name], "requires": {"roles": [name]}} for name in names]
+    snapshot = catalog(names, rules)
+
+    def view(number: int) -> Any:
+        roles = frozenset(name for bit, name in enumerate(names) if number >> bit & 1)
+        return snapshot.view(Grants(roles=roles), NOON)
+
+    first = view(1)
+    assert view(1) is first
+    for number in range(2, MAX_VIEWS + 2):
+        view(number)
+
+    assert view(1) is not first, "the oldest was forgotten"
+    assert list(view(1).offers) == ["t0"], "and is decided alike"
