@@ -46,7 +46,7 @@ def check(
             findings.append(_finding("error", problem.source, message))
     else:
         if settings.tools.directory.is_dir():
-            assembly = _load(settings)
+            assembly = load_tools(settings)
             served = len(assembly.catalog.tools)
             findings += [
                 _finding(
@@ -74,7 +74,7 @@ def tools(
 ) -> None:
     """List the tools that would be served."""
     settings = load_or_exit(config, tool_flags(tools))
-    assembly = _load(settings)
+    assembly = load_tools(settings)
     served = list(assembly.catalog.tools.values())
     if as_json:
         typer.echo(json.dumps([definition_of(tool) for tool in served], indent=2))
@@ -112,7 +112,8 @@ def _finding(
     return {"severity": severity, "file": file, "line": line, "tool": tool, "message": message}
 
 
-def _load(settings: Settings) -> Assembly:
+def load_tools(settings: Settings) -> Assembly:
+    """Everything that would be served; ends the process where there is no folder."""
     # What tool modules log while they load must not mix with what is printed.
     configure_logging("error", settings.logging.format)
     try:
