@@ -11,10 +11,10 @@ from typing import Any, Final
 import structlog
 from starlette.applications import Starlette
 
-from app.auth.authenticator import Authenticator
+from app.auth.authenticator import LOOK_S, Authenticator
 from app.auth.challenge import Challenge
 from app.auth.metadata import metadata_paths, resource_metadata
-from app.configuration import ConfigurationError, Problem, load_settings
+from app.auth.revocation import Revocations
 from app.execution.executor import Executor
 from app.execution.results import ResultEncoder
 from app.http.endpoint import Endpoint
@@ -23,20 +23,19 @@ from app.methods.discover import Discover
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen
 from app.methods.tools import CallTool, ListTools
-from app.policy.policy import Policy
 from app.principal import Principal
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.catalog import Catalog
 from app.registry.live import Registry
 from app.registry.watcher import changes
+from app.reloading import reloaded_settings
 from app.settings import Settings
+from app.state.interface import StoreUnavailable
+from app.state.memory import MemoryStore
 from app.version import server_version
 
 WATCH_STOP_S: Final = 2.0
-_RELOADED: Final = ("tools", "overrides", "auth", "policies")
-"""Sections that take effect while the server runs."""
-
 log = structlog.get_logger()
 
 
@@ -52,22 +51,6 @@ def key_ring(settings: Settings) -> KeyRing:
     """The configured keys, or one that lives as long as the process."""
     keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
     return KeyRing(keys or [secrets.token_bytes(32)])
-
-
-def check_access(settings: Settings) -> None:
-    """Whether rules, keys and files of keys can be used.
-
-    Raises:
-        ConfigurationError: With what is wrong.
-    """
-    try:
-        Policy(settings.auth, settings.policies)
-    except ValueError as error:
-        raise ConfigurationError([Problem("policies", str(error), "configuration")]) from None
-    try:
-        Authenticator(settings)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError([Problem("auth", str(error), "configuration")]) from None
 
 
 class Service:
@@ -93,6 +76,7 @@ class Service:
         self._config = config
         self._flags = flags
         messages = server_messages(settings)
+        self.revocations = Revocations(MemoryStore())
         self._next_authenticator: Authenticator | None = None
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -129,9 +113,12 @@ class Service:
                 "subscriptions/listen": Listen(tools_change=settings.tools.reload),
             }
         )
-        self.endpoint = Endpoint(settings, self.router, self.hub, messages, Authenticator(settings))
+        self.endpoint = Endpoint(
+            settings, self.router, self.hub, messages, self._authenticator(settings)
+        )
         self._stop_watching = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Load the tools and begin to watch them.
@@ -140,6 +127,7 @@ class Service:
             FileNotFoundError: There is no tools folder.
         """
         await self.endpoint.authenticator.start()
+        self._ending = asyncio.create_task(self._end_revoked(), name="end revoked")
         await self.registry.start()
         if self.settings.tools.reload:
             self._watching = asyncio.create_task(self._watch(), name="watch tools")
@@ -153,6 +141,8 @@ class Service:
             await asyncio.wait({self._watching}, timeout=WATCH_STOP_S)
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
+        if self._ending is not None:
+            self._ending.cancel()
         await self.endpoint.authenticator.stop()
         await self.executor.stop()
         await self.registry.stop()
@@ -179,57 +169,58 @@ class Service:
 
     async def _watch(self) -> None:
         folder = Path(self.settings.tools.directory).resolve()  # noqa: ASYNC240  # once
-        config = self._config.absolute() if self._config is not None else None
-        async for changed in changes(folder, config, stop=self._stop_watching):
+        files = self._files_of_settings()
+        async for changed in changes(folder, files, stop=self._stop_watching):
             if self._stop_watching.is_set():
                 return
             try:
                 settings = None
-                if config is not None and (config in changed or not changed):
-                    settings = self._reloaded_settings()
+                if files and (not changed or not changed.isdisjoint(files)):
+                    settings = reloaded_settings(self.settings, self._config, self._flags)
                 await self._reload(settings)
             except (FileNotFoundError, TimeoutError) as error:
                 log.error("reload_failed", problem=str(error))  # noqa: TRY400  # it may come back
             except Exception:  # the last good snapshot goes on
                 log.exception("reload_failed")
 
+    def _files_of_settings(self) -> frozenset[Path]:
+        """The configuration, and the files of keys that it names."""
+        auth = self.settings.auth
+        files = [self._config, auth.api_keys_file, *(each.keys_file for each in auth.issuers)]
+        return frozenset(file.absolute() for file in files if file is not None)
+
     async def _reload(self, settings: Settings | None) -> None:
+        if settings is None:
+            await self.registry.reload()
+            return
         before = self.endpoint.authenticator
-        if settings is not None and settings.auth != self.settings.auth:
-            self._next_authenticator = Authenticator(settings, previous=before)
-            await self._next_authenticator.start()
+        after = self._authenticator(settings, previous=before)
+        await after.start()
+        self._next_authenticator = after
         try:
             await self.registry.reload(settings)
         finally:
             self._next_authenticator = None
-            if before is not self.endpoint.authenticator:
+            if self.endpoint.authenticator is after:
                 await before.stop()
+            else:  # the last good snapshot goes on, with its keys
+                await before.start()
+                await after.stop()
 
-    def _reloaded_settings(self) -> Settings | None:
-        """The changed file, as far as it can take effect now; None if it cannot be used."""
-        try:
-            new = load_settings(self._config, flags=self._flags)
-            check_access(new)
-        except ConfigurationError as error:
-            for problem in error.problems:
-                log.error("configuration_problem", problem=str(problem))  # noqa: TRY400  # told in full
-            return None
-        later = [
-            name
-            for name in Settings.model_fields
-            if name not in _RELOADED and getattr(new, name) != getattr(self.settings, name)
-        ]
-        later += [
-            f"tools.{key}"
-            for key in ("directory", "reload")
-            if getattr(new.tools, key) != getattr(self.settings.tools, key)
-        ]
-        if later:
-            log.warning("configuration_needs_restart", sections=later)
-        fixed = {"directory": self.settings.tools.directory, "reload": self.settings.tools.reload}
-        tools = new.tools.model_copy(update=fixed)
-        reloaded = {name: getattr(new, name) for name in _RELOADED}
-        return self.settings.model_copy(update={**reloaded, "tools": tools})
+    def _authenticator(
+        self, settings: Settings, previous: Authenticator | None = None
+    ) -> Authenticator:
+        return Authenticator(settings, previous=previous, revocations=self.revocations)
+
+    async def _end_revoked(self) -> None:
+        """End the streams of credentials that were revoked for all servers."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for principal in self.hub.principals():
+                await asyncio.sleep(0)  # there may be thousands
+                with contextlib.suppress(StoreUnavailable):  # known again soon, or on the next call
+                    if await self.endpoint.authenticator.is_revoked(principal):
+                        self.hub.end(principal)
 
 
 def create_app(

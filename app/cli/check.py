@@ -24,7 +24,8 @@ from app.observability.logs import configure_logging
 from app.registry.assembly import Assembly
 from app.registry.once import load_once
 from app.registry.tool import definition_of
-from app.server import check_access, server_messages
+from app.reloading import check_access
+from app.server import server_messages
 from app.settings import Settings
 
 Finding = dict[str, Any]

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from app.cli.exits import Exit
 from app.configuration import DEFAULT_FILE, ConfigurationError, load_settings
-from app.server import check_access
+from app.reloading import check_access
 from app.settings import Settings
 
 ConfigOption = Annotated[

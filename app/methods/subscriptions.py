@@ -159,6 +159,23 @@ class Hub:
         """The stream has ended."""
         self._streams.discard(stream)
 
+    def principals(self) -> list[Principal]:
+        """Who listens with a credential, each credential once."""
+        found = {
+            (stream.principal.issuer, stream.principal.credential_id): stream.principal
+            for stream in self._streams
+            if stream.principal.credential_id is not None
+        }
+        return list(found.values())
+
+    def end(self, principal: Principal) -> None:
+        """Let the streams of a credential end: it counts no longer."""
+        for stream in tuple(self._streams):
+            of = stream.principal
+            if (of.issuer, of.credential_id) == (principal.issuer, principal.credential_id):
+                stream.changed = False
+                stream.end()
+
     def publish(self) -> None:
         """Tools, rules or keys have changed: tell those who find another list, and only them."""
         idle = not self._unchecked

@@ -1,8 +1,8 @@
-"""Notices changes of the tools folder and the configuration file."""
+"""Notices changes of the tools folder, of the configuration file and of files of keys."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +12,7 @@ from watchfiles import Change, awatch
 DEBOUNCE_MS: Final = 400
 STEP_MS: Final = 50
 LOOK_MS: Final = 1000
-"""How often the configuration file is looked at, and whether the watched folder is still the one at
+"""How often single files are looked at, and whether the watched folder is still the one at
 its path."""
 
 RETRY_S: Final = 1.0
@@ -23,9 +23,9 @@ Found = frozenset[Path]
 
 
 async def changes(
-    folder: Path, config: Path | None, *, stop: asyncio.Event
+    folder: Path, files: Iterable[Path], *, stop: asyncio.Event
 ) -> AsyncIterator[Found]:
-    """Yield the sets of changed files that can matter: Python files and the configuration.
+    """Yield the sets of changed files that can matter: Python files in the folder, and ``files``.
 
     An empty set comes whenever a watch has been put in place, for the first time or again: what
     changed before that, after the files were read, would go unseen.
@@ -41,8 +41,7 @@ async def changes(
         return "__pycache__" not in file.parts and file.suffix in {".py", ""}
 
     watchers = [asyncio.create_task(_keep_watching(folder, is_python, queue, stop))]
-    if config is not None:
-        watchers.append(asyncio.create_task(_look_at(config, queue, stop)))
+    watchers += [asyncio.create_task(_look_at(file, queue, stop)) for file in files]
     ending = asyncio.create_task(_end(stop, queue))
     try:
         while (found := await queue.get()) is not None:
