@@ -74,7 +74,7 @@ def test_callers_with_other_grants_and_the_same_tools_share_their_pages() -> Non
 
 
 def test_the_list_and_the_offers_are_the_same_tools() -> None:
-    rules = [{"tools": ["a*"], "requires": {"roles": ["x"]}}, {"tools": ["b"]}]
+    rules: list[Any] = [{"tools": ["a*"], "requires": {"roles": ["x"]}}, {"tools": ["b"]}]
     snapshot = catalog(["a1", "a2", "b", "c"], rules)
 
     for roles, names in (({"x"}, ["a1", "a2", "b"]), ({"y"}, ["b"])):
@@ -125,7 +125,7 @@ def test_at_an_edge_everybody_is_decided_anew() -> None:
 
 
 def test_the_fingerprint_of_a_caller_changes_with_its_own_list_alone() -> None:
-    rules = [{"tools": ["a*"], "requires": {"roles": ["x"]}}, {"tools": ["b*"]}]
+    rules: list[Any] = [{"tools": ["a*"], "requires": {"roles": ["x"]}}, {"tools": ["b*"]}]
     before, after = catalog(["a", "b"], rules), catalog(["a", "a2", "b"], rules)
 
     def fingerprint(snapshot: Catalog, role: str) -> str:
@@ -154,6 +154,7 @@ def test_ten_thousand_principals_take_bounded_memory() -> None:
     """The figure stands in docs/authorization.md."""
     rules = [{"tools": [f"t{n}"], "requires": {"tenants": [f"tenant-{n}"]}} for n in range(20)]
     snapshot = catalog([f"t{n}" for n in range(50)], rules, auth={"default": "allow"})
+    full = 0
     tracemalloc.start()
     for number in range(MAX_CALLERS + 5_000):
         grants = Grants(
