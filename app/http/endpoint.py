@@ -69,7 +69,8 @@ class Endpoint:
         record.address = self._addresses.of(scope, exchange.headers)
         try:
             if self._admit(exchange):
-                exchange.principal = self._known(exchange) or await self._ask(exchange)
+                known = self.authenticator.known(exchange.headers, scope["query_string"])
+                exchange.principal = known or await self._ask(exchange)
                 body = self._take(exchange)
                 if body is None:
                     body = await self._read(exchange)
@@ -129,9 +130,6 @@ class Endpoint:
     # Who calls. Nothing may wait between the answer to this and the rules: what neither the old
     # settings nor the new ones allow must not pass while they are exchanged.
 
-    def _known(self, exchange: Exchange) -> Principal | None:
-        return self.authenticator.known(exchange.headers, exchange.scope["query_string"])
-
     async def _ask(self, exchange: Exchange) -> Principal:
         while True:
             authenticator, query = self.authenticator, exchange.scope["query_string"]
@@ -143,13 +141,15 @@ class Endpoint:
         """The whole body, where that needs no waiting."""
         if exchange.accepts is NOTHING:
             exchange.accepts = self._gate.check_media(exchange.headers)
-        return exchange.body_at_hand()
+        connection = exchange.connection
+        return connection.take_body() if connection is not None else None
 
     async def _read(self, exchange: Exchange) -> bytes | None:
         """The whole body; None if it is too large."""
         self._gate.check_size(exchange.headers)
         body = await exchange.read_body(self._gate.max_body_bytes)
-        exchange.principal = self._known(exchange) or await self._ask(exchange)
+        known = self.authenticator.known(exchange.headers, exchange.scope["query_string"])
+        exchange.principal = known or await self._ask(exchange)
         return body
 
     def _answer(self, exchange: Exchange, body: bytes | None) -> Awaitable[None] | None:

@@ -49,11 +49,6 @@ class Exchange:
         self.accepts = NOTHING
         self.principal = ANONYMOUS
 
-    def body_at_hand(self) -> bytes | None:
-        """The whole body where that needs no waiting, which is the usual case."""
-        connection = self.connection
-        return connection.take_body() if connection is not None else None
-
     @property
     def was_refused(self) -> bool:
         """Whether the connection has answered in our place, because the request came too slowly."""
