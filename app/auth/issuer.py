@@ -8,7 +8,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
 import jwt
@@ -78,9 +77,8 @@ class Issuer:
         self._timer = self._flight = None
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        if tasks:
+            await asyncio.wait(tasks)
         await self.fetcher.close()
 
     async def _keep_fresh(self) -> None:

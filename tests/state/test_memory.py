@@ -1,0 +1,62 @@
+"""The store in memory."""
+
+from collections.abc import Callable
+
+import pytest
+
+from app.state.interface import Store, StoreUnavailable
+from app.state.memory import MemoryStore
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> _Clock:
+    return _Clock()
+
+
+@pytest.fixture
+def store(clock: Callable[[], float]) -> Store:
+    return MemoryStore(clock=clock, max_entries=3)
+
+
+async def test_a_value_is_there_until_its_time(store: Store, clock: _Clock) -> None:
+    assert await store.get("a") is None
+    await store.set("a", b"1", ttl_s=10)
+    clock.now = 9.9
+    assert await store.get("a") == b"1"
+    clock.now = 10
+    assert await store.get("a") is None
+
+
+async def test_a_new_value_replaces_value_and_time(store: Store, clock: _Clock) -> None:
+    await store.set("a", b"1", ttl_s=10)
+    clock.now = 5
+    await store.set("a", b"2", ttl_s=10)
+    clock.now = 14
+    assert await store.get("a") == b"2"
+
+
+async def test_a_value_can_be_forgotten(store: Store) -> None:
+    await store.set("a", b"1", ttl_s=10)
+    await store.delete("a")
+    await store.delete("a")
+    assert await store.get("a") is None
+
+
+async def test_a_full_store_says_so_and_forgets_nothing(store: Store, clock: _Clock) -> None:
+    for name in "abc":
+        await store.set(name, b"1", ttl_s=10)
+    with pytest.raises(StoreUnavailable):
+        await store.set("d", b"1", ttl_s=10)
+    await store.set("a", b"2", ttl_s=20)
+    assert await store.get("c") == b"1"
+    clock.now = 10
+    await store.set("d", b"1", ttl_s=10)
+    assert await store.get("a") == b"2"
