@@ -186,7 +186,7 @@ class IdentityProvider:
     def log_in(
         self,
         account: str,
-        scope: str = "",
+        scope: str = "tools:read",
         *,
         resource: str = RESOURCE,
         client: Application = APP,
