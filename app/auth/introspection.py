@@ -19,6 +19,8 @@ RETRY_S: Final = 2.0
 """After a failure it is asked again no sooner, so that callers do not queue for its silence."""
 REMINDER_S: Final = 60.0
 
+log = structlog.get_logger()
+
 
 class Introspector:
     """Asks one issuer.
@@ -82,11 +84,13 @@ class Introspector:
         if now - self._reminded_at < REMINDER_S:
             return
         self._reminded_at = now
-        log = structlog.get_logger().bind(issuer=self._issuer.settings.issuer)
+        issuer = self._issuer.settings.issuer
         if error.status in (400, 401, 403):
-            log.error("introspection_refused", reason=error.reason, setting="client_id")
+            log.error("introspection_refused", issuer=issuer, reason=error.reason)
         else:
-            log.warning("introspection_unavailable", reason=error.reason, retry_in_s=RETRY_S)
+            log.warning(
+                "introspection_unavailable", issuer=issuer, reason=error.reason, retry_in_s=RETRY_S
+            )
 
 
 def _basic(client_id: str, secret: str) -> str:

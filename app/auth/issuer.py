@@ -8,7 +8,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import jwt
 import structlog
@@ -24,6 +24,8 @@ RETRY_S: Final = 10.0
 REMINDER_S: Final = 60.0
 """While it is down, the log says so this often."""
 SHOWN_KEYS: Final = 5
+
+log = structlog.get_logger()
 
 _MIN_PAUSE_S: Final = 0.05
 _MAX_PAUSE_S: Final = 30.0
@@ -212,12 +214,12 @@ class Issuer:
         except FetchFailed as error:
             self._note_failure(error.reason)
         except MetadataRefused as error:
-            self._log().error("issuer_metadata_refused", reason=str(error))
-            self._note_failure(str(error))
+            self._note_failure(str(error), refused=True)
         except TimeoutError:
             self._note_failure("it answers too slowly")
-        except Exception as error:  # noqa: BLE001  # a bug of ours must not end the refreshing
-            self._log().error("issuer_fetch_failed", error=type(error).__name__)
+        except Exception:
+            # A bug of ours, which must not end the refreshing.
+            log.exception("issuer_fetch_failed", issuer=self.settings.issuer)
             self._note_failure("an error of this server")
         else:
             self._metadata = metadata
@@ -259,9 +261,6 @@ class Issuer:
 
     # What the log says
 
-    def _log(self) -> Any:
-        return structlog.get_logger().bind(issuer=self.settings.issuer)
-
     def _note_success(self, keys: KeySet | None, began: float) -> None:
         before, self._keys = self._keys, keys
         recovered, self._failed = self._failed, False
@@ -271,22 +270,30 @@ class Issuer:
         if before is not None and before.marks - keys.marks:
             self.generation += 1
         if recovered or before is None or before.marks != keys.marks:
-            self._log().info("issuer_keys_refreshed", keys=len(keys))
+            log.info("issuer_keys_refreshed", issuer=self.settings.issuer, keys=len(keys))
         if keys.unusable and (before is None or before.unusable != keys.unusable):
             shown = [unusable._asdict() for unusable in keys.unusable[:SHOWN_KEYS]]
-            self._log().warning("issuer_key_unusable", count=len(keys.unusable), keys=shown)
+            log.warning(
+                "issuer_key_unusable",
+                issuer=self.settings.issuer,
+                count=len(keys.unusable),
+                keys=shown,
+            )
         if not keys and self._metadata.jwks_url is not None:
-            self._log().warning("issuer_has_no_usable_key")
+            log.warning("issuer_has_no_usable_key", issuer=self.settings.issuer)
 
-    def _note_failure(self, reason: str) -> None:
+    def _note_failure(self, reason: str, *, refused: bool = False) -> None:
         self._failed = True
         now = self._clock()
         if now - self._reminded_at < REMINDER_S:
             return
         self._reminded_at = now
+        if refused:
+            log.error("issuer_metadata_refused", issuer=self.settings.issuer, reason=reason)
         left = self.counts_until - now if self._keys else 0.0
-        self._log().warning(
+        log.warning(
             "issuer_unavailable",
+            issuer=self.settings.issuer,
             reason=reason,
             keys_count_for_s=None if left == math.inf else round(max(0.0, left)),
             retry_in_s=self._pause_s(),

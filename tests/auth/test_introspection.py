@@ -23,10 +23,9 @@ def issuer(clock: Clock) -> Iterator[Issuer]:
         yield issuer
 
 
-def _table(issuer: Issuer, **introspection: Any) -> dict[str, Any]:
-    return issuer.settings(
-        introspection=issuer.introspection_settings(**introspection), timeout_s=0.5
-    )
+def _table(issuer: Issuer, *, timeout_s: float = 10, **introspection: Any) -> dict[str, Any]:
+    asks = issuer.introspection_settings(**introspection)
+    return issuer.settings(introspection=asks, timeout_s=timeout_s)
 
 
 @rows(
@@ -138,8 +137,9 @@ async def test_without_an_answer_it_is_503(
     issuer: Issuer, clock: Clock, behaviour: Behaviour, event: str
 ) -> None:
     issuer.redirect_to = issuer.introspection_url
+    table = _table(issuer, timeout_s=1 if behaviour is Behaviour.HANG else 10)
     with capture_logs() as lines:
-        async with desk(clock, issuers=[_table(issuer)]) as authenticator:
+        async with desk(clock, issuers=[table]) as authenticator:
             token = issuer.opaque_token()
             await accepted(authenticator, token)
             issuer.behave(behaviour, "introspection")
