@@ -3,12 +3,14 @@
 import hashlib
 import re
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.client import McpClient, Reply
+from tests.support.client import McpClient, Reply, Stream
 from tests.support.http1 import Response
+from tests.support.sse import Comment
 
 Json = Any
 Headers = dict[str, str | bytes | None]
@@ -97,6 +99,14 @@ def raw(response: Response) -> tuple[int, str, list[tuple[str, str]], bytes]:
     """All of a response that a caller can see, but the date."""
     headers = [(name, value) for name, value in response.headers if name != "date"]
     return response.status, response.reason, headers, response.body
+
+
+def is_quiet(stream: Stream, for_s: float) -> None:
+    """Nothing comes but signs of life, which may have come before and not been read yet."""
+    until = time.monotonic() + for_s
+    while time.monotonic() < until:
+        item = stream.reader.next()
+        assert isinstance(item, Comment), item
 
 
 def whoami(client: McpClient, headers: Headers, **how: Any) -> Json:

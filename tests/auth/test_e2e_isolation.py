@@ -1,9 +1,11 @@
 """Many callers at once: nobody is taken for another, and nobody gets what is another's."""
 
+import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -14,11 +16,10 @@ from tests.auth.office import Headers, bearer, whoami
 from tests.support.client import McpClient, Reply, meta, read_reply
 from tests.support.issuer import Issuer
 from tests.support.server import ServerFactory, ServerProcess
-from tests.support.sse import Comment
+from tests.support.toolfiles import write_tool
 
 CALLERS: Final = 50
 ROUNDS: Final = 6
-KEEP_ALIVE_S: Final = 0.5
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +29,16 @@ def issuer() -> Iterator[Issuer]:
 
 
 @pytest.fixture(scope="module")
-def server(issuer: Issuer, module_server_factory: ServerFactory) -> ServerProcess:
-    settings = office.config(issuer.settings(), execution={"keep_alive_s": KEEP_ALIVE_S})
-    return module_server_factory(office.TOOLS, settings)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the office's tools, to be changed."""
+    folder = tmp_path_factory.mktemp("office") / "tools"
+    return Path(shutil.copytree(office.TOOLS, folder, ignore=shutil.ignore_patterns("__pycache__")))
+
+
+@pytest.fixture(scope="module")
+def server(issuer: Issuer, folder: Path, module_server_factory: ServerFactory) -> ServerProcess:
+    rules = [*office.POLICIES, {"tools": ["fence"]}]
+    return module_server_factory(folder, office.config(issuer.settings(), policies=rules))
 
 
 def test_one_connection_serves_each_request_as_its_own_caller(
@@ -115,7 +123,9 @@ def gather(client: McpClient, number: int, who: Headers) -> Reply:
     return client.call("gather", arguments, who, meta_=own, id=1, timeout_s=20)
 
 
-def test_fifty_callers_with_equal_ids_each_get_their_own(client: McpClient, issuer: Issuer) -> None:
+def test_fifty_callers_with_equal_ids_each_get_their_own(
+    client: McpClient, issuer: Issuer, folder: Path
+) -> None:
     """Equal request ids and progress tokens; every call runs while all the others do.
 
     Each caller listens too, with the same id: what the calls say reaches no listener.
@@ -125,8 +135,10 @@ def test_fifty_callers_with_equal_ids_each_get_their_own(client: McpClient, issu
         streams = [stack.enter_context(client.listening(id=1, headers=who)) for who in people]
         with ThreadPoolExecutor(CALLERS) as pool:
             replies = list(pool.map(gather, [client] * CALLERS, range(CALLERS), people))
+        write_tool(folder, "fence")
         for stream in streams:
-            assert isinstance(stream.reader.next(), Comment)
+            # A change that concerns all, so the first message of each shows that none came before.
+            assert stream.next()["method"] == "notifications/tools/list_changed"
     for number, reply in enumerate(replies):
         assert reply.last["id"] == 1
         assert reply.value == {"subject": f"caller-{number}", "word": f"word-{number}"}

@@ -14,7 +14,6 @@ from tests.auth.office import Headers, Json, api_key, bearer
 from tests.support.client import McpClient, Stream
 from tests.support.issuer import Issuer
 from tests.support.server import ServerFactory, ServerProcess, toml
-from tests.support.sse import Comment
 from tests.support.toolfiles import write, write_tool
 from tests.support.waiting import eventually
 
@@ -86,10 +85,8 @@ def hears_change(stream: Stream) -> None:
 
 
 def is_quiet(stream: Stream) -> None:
-    """Two signs of life, and nothing beside them."""
-    for _ in range(2):
-        item = stream.reader.next(SOON_S)
-        assert isinstance(item, Comment), item
+    """For the time of two signs of life."""
+    office.is_quiet(stream, 2 * KEEP_ALIVE_S)
 
 
 def ends(stream: Stream) -> None:
