@@ -19,7 +19,8 @@ keys = typer.Typer(
     name="keys", help="Make API keys, and hash them for the configuration.", no_args_is_help=True
 )
 
-_MODE = 0o600
+_MODE = 0o644
+"""It holds hashes, of keys that nobody can guess; a container reads it as another user."""
 
 
 @keys.command()
@@ -54,7 +55,7 @@ def create(
 
     The server keeps only its hash, in a table that follows on standard output.
 
-    With --file the table is appended there instead, and the file gets mode 600.
+    With --file the table is appended there instead.
     """
     key = make_key(id)
     expires_at = None
@@ -82,7 +83,7 @@ def create(
     _append(file, settings)
     typer.echo(key)
     typer.echo(
-        f"The key is shown once. It was appended, hashed, to {file} (mode 600), which "
+        f"The key is shown once. It was appended, hashed, to {file}, which "
         "[auth] api_keys_file can name.",
         err=True,
     )
@@ -129,7 +130,6 @@ def _append(file: Path, key: ApiKeySettings) -> None:
         # One write, so that a server that watches the file never reads half a table.
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
         try:
-            os.fchmod(descriptor, _MODE)
             os.write(descriptor, text.encode("utf-8"))
         finally:
             os.close(descriptor)

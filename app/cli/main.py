@@ -39,11 +39,12 @@ def add_all_commands() -> typer.Typer:
     # Here, because a health check runs every few seconds and must not load the whole server.
     from app.cli.call import call  # noqa: PLC0415
     from app.cli.check import check, tools  # noqa: PLC0415
+    from app.cli.explain import explain  # noqa: PLC0415
     from app.cli.keys import keys  # noqa: PLC0415
     from app.cli.serve import serve  # noqa: PLC0415
 
     if len(app.registered_commands) == 1:
-        for command in (serve, check, tools, call):
+        for command in (serve, check, tools, call, explain):
             app.command()(command)
         app.add_typer(keys)
         app.registered_commands.append(app.registered_commands.pop(0))  # health comes last

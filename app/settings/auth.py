@@ -119,7 +119,7 @@ class IssuerSettings(Section):
     @field_validator("jwks_url")
     @classmethod
     def _keys_are_safe(cls, value: str | None) -> str | None:
-        return value if value is None else safe_url(value)
+        return value if value is None else safe_url(value, query=True)
 
     @model_validator(mode="after")
     def _has_keys(self) -> Self:
@@ -235,8 +235,11 @@ def implied_scopes(scope: str, hierarchy: Mapping[str, tuple[str, ...]]) -> froz
     return frozenset(found)
 
 
-def safe_url(value: str) -> str:
-    """An https URL, or http to this machine; without user, query and fragment.
+def safe_url(value: str, *, query: bool = False) -> str:
+    """An https URL, or http to this machine; without user and fragment.
+
+    Args:
+        query: Whether it may have a query.
 
     Raises:
         ValueError: It is something else.
@@ -246,7 +249,7 @@ def safe_url(value: str) -> str:
         host, _ = parts.hostname, parts.port
     except ValueError:
         raise ValueError("must be a URL such as https://login.example.com") from None
-    if not host or parts.username is not None or parts.fragment or parts.query:
+    if not host or parts.username is not None or parts.fragment or (parts.query and not query):
         raise ValueError("must be a URL such as https://login.example.com, without user and query")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback_host(host)):
         raise ValueError("must begin with https:// (http:// is for this machine alone)")
