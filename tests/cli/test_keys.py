@@ -43,7 +43,7 @@ def test_a_plain_key_has_a_plain_table() -> None:
     assert set(entry) == {"id", "hash"}
 
 
-def test_a_file_gets_the_table_and_nobody_else_may_read_it(tmp_path: Path) -> None:
+def test_a_file_gets_the_table_without_the_key_and_nobody_else_may_write_it(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     file.write_text("# ours")
     file.chmod(0o644)
