@@ -57,6 +57,7 @@ class Server:
     process: subprocess.Popen[bytes]
     log: Path
     path: str = "/mcp"
+    token: str | None = None
     started_s: float = 0.0
     _members: list[int] = field(default_factory=list)
 

@@ -78,7 +78,8 @@ def cost(found: Sequence[Series]) -> Section:
 def _times(series: Series, own: Series) -> str:
     """Median over the rounds of their cost to ours in the round beside it."""
     pairs = zip(series.cpu_us, own.cpu_us, strict=True)
-    return f"{statistics.median(theirs / ours for theirs, ours in pairs):.1f}"
+    times = statistics.median(theirs / ours for theirs, ours in pairs)
+    return f"{times:.2f}" if times < 2 else f"{times:.1f}"
 
 
 def listening(found: Sequence[Listening]) -> Section:

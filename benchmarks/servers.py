@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import processes, toolset, wire
+from benchmarks import guard, processes, toolset, wire
 from benchmarks.load import ask
 from benchmarks.processes import Server
 
 OURS = "this server"
+GUARDED = "with JWT, 20 rules"
 FLOOR = "raw ASGI"
 SDK = "official SDK"
 FASTMCP = "FastMCP"
@@ -36,11 +37,12 @@ class Workload:
         path = f"/{self.key}" if server.label == FLOOR else server.path
         match self.key:
             case "call":
-                return wire.call(path, server.port, toolset.CALLED, toolset.VALID_ARGUMENTS)
+                arguments = toolset.VALID_ARGUMENTS
             case "list":
-                return wire.listing(path, server.port)
+                return wire.listing(path, server.port, server.token)
             case _:
-                return wire.call(path, server.port, toolset.CALLED, toolset.BAD_ARGUMENTS)
+                arguments = toolset.BAD_ARGUMENTS
+        return wire.call(path, server.port, toolset.CALLED, arguments, server.token)
 
     def check(self, server: Server, tools: int) -> wire.Answer:
         """Ask once and insist on a right answer: a fast wrong one is worth nothing.
@@ -80,18 +82,35 @@ def have_ours() -> bool:
 @contextlib.contextmanager
 def ours(folder: Path, *, files: int, label: str = OURS) -> Iterator[Server]:
     """This server as `serve` runs it: generated tools, JSON log, reload on."""
+    with _serve(folder, processes.free_port(), files, label, "") as server:
+        yield server
+
+
+@contextlib.contextmanager
+def guarded(folder: Path, *, files: int) -> Iterator[Server]:
+    """The same for callers with a token of an issuer, under twenty rules of which the last fits."""
+    folder = folder / "guarded"
+    folder.mkdir()
+    port = processes.free_port()
+    access = guard.write(folder, resource=f"http://127.0.0.1:{port}/mcp")
+    with _serve(folder, port, files, GUARDED, access.config) as server:
+        server.token = access.token
+        yield server
+
+
+@contextlib.contextmanager
+def _serve(folder: Path, port: int, files: int, label: str, settings: str) -> Iterator[Server]:
     tools = folder / "tools"
     toolset.write(tools, files)
     # In a folder of its own, as the folder of the configuration is watched for changes.
     config = folder / "settings" / "config.toml"
     config.parent.mkdir(exist_ok=True)
-    config.write_text("")
-    port = processes.free_port()
+    config.write_text(settings)
     command = [
         *("-m", "app", "serve", "--config", str(config), "--tools", str(tools)),
         *("--host", "127.0.0.1", "--port", str(port), "--reload", "--log-format", "json"),
     ]
-    with processes.serving(label, command, port=port, log=folder / "ours.log") as server:
+    with processes.serving(label, command, port=port, log=folder / "server.log") as server:
         yield server
 
 

@@ -16,7 +16,13 @@ _META = {
 
 
 def post(
-    path: str, port: int, method: str, params: Mapping[str, Any], *, name: str | None = None
+    path: str,
+    port: int,
+    method: str,
+    params: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    token: str | None = None,
 ) -> bytes:
     """One complete HTTP/1.1 request.
 
@@ -37,19 +43,23 @@ def post(
         f"MCP-Protocol-Version: {VERSION}",
         f"Mcp-Method: {method}",
         *([f"Mcp-Name: {name}"] if name is not None else []),
+        *([f"Authorization: Bearer {token}"] if token is not None else []),
         f"Content-Length: {len(body)}",
     ]
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
 
 
-def call(path: str, port: int, tool: str, arguments: Mapping[str, Any]) -> bytes:
+def call(
+    path: str, port: int, tool: str, arguments: Mapping[str, Any], token: str | None = None
+) -> bytes:
     """A `tools/call`."""
-    return post(path, port, "tools/call", {"name": tool, "arguments": arguments}, name=tool)
+    params = {"name": tool, "arguments": arguments}
+    return post(path, port, "tools/call", params, name=tool, token=token)
 
 
-def listing(path: str, port: int) -> bytes:
+def listing(path: str, port: int, token: str | None = None) -> bytes:
     """A `tools/list` of the first page."""
-    return post(path, port, "tools/list", {})
+    return post(path, port, "tools/list", {}, token=token)
 
 
 def listen(path: str, port: int) -> bytes:
