@@ -234,27 +234,33 @@ def test_a_new_definition_is_heard_by_those_who_see_the_tool(
         is_quiet(a)
 
 
+CLOCK: Final = """
+import time
+from pathlib import Path
+
+released = Path({released!r})
+time.time = lambda: {after} if released.exists() else {before}
+"""
+
+
 def test_the_edge_of_a_time_window_is_heard(
     issuer: Issuer, server_factory: ServerFactory, folder: Path, tmp_path: Path
 ) -> None:
-    """Windows begin with a minute, so the process is given a clock that is just before one."""
-    lead_s = 3.0
-    now = time.time()
-    edge = (now // 60 + 1) * 60
-    begin = datetime.fromtimestamp(edge, UTC)
-    window = {"time": f"{begin:%H:%M}-{datetime.fromtimestamp(edge + 3600, UTC):%H:%M}"}
-    timed = {**ALICES, "conditions": window}
-    (tmp_path / "sitecustomize.py").write_text(
-        f"import time\n\nreal = time.time\ntime.time = lambda: real() + {edge - lead_s - now}\n",
-        "utf-8",
-    )
-    rules = settings(issuer, EVERYBODYS, timed, BOBS, allow_unauthenticated=False)
-    rules["tools"] = {"list_ttl_ms": 60_000}
+    """Windows begin with a minute: the process is given a clock that waits just before one."""
+    lead_s = 3
+    edge = (int(time.time()) // 60 + 1) * 60
+    released = tmp_path / "released"
+    clock = CLOCK.format(released=str(released), before=edge - lead_s, after=edge)
+    write(tmp_path / "sitecustomize.py", clock)
+    begin, end = (datetime.fromtimestamp(each, UTC) for each in (edge, edge + 3600))
+    timed = {**ALICES, "conditions": {"time": f"{begin:%H:%M}-{end:%H:%M}"}}
+    rules = settings(issuer, EVERYBODYS, timed, BOBS) | {"tools": {"list_ttl_ms": 60_000}}
     client = server_factory(folder, rules, env={"PYTHONPATH": str(tmp_path)}).client
     with client.listening(headers=A) as a, client.listening(headers=B) as b:
         before = client.ask("tools/list", {}, A).result
         assert {tool["name"] for tool in before["tools"]} == {"ours"}
         assert before["ttlMs"] <= lead_s * 1000
+        released.touch()
         hears_change(a)
         assert sees(client, A) == {"ours", "a_tool"}
         is_quiet(b)
