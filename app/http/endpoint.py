@@ -179,6 +179,7 @@ class Endpoint:
                 raise _not_served(version)
 
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
+        exchange.record.subject = exchange.principal.subject
         caller = Caller(exchange.principal, exchange.headers, exchange.record.address)
         answer = self._router.dispatch(call, caller)
         if isinstance(answer, Execution):

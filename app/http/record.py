@@ -16,6 +16,7 @@ class RequestRecord:
 
     Attributes:
         address: Of the client, where it is known.
+        subject: Who calls, where that is known.
         is_written: Whether somebody else has written the line of this request.
     """
 
@@ -32,10 +33,12 @@ class RequestRecord:
         "is_written",
         "method",
         "outcome",
+        "subject",
     )
 
     def __init__(self) -> None:
         self.address: str | None = None
+        self.subject: str | None = None
         self._start = time.perf_counter()
         self._tool: str | None = None
         self._trace: str | None = None
@@ -81,6 +84,8 @@ class RequestRecord:
         }
         if self.address is not None:
             fields["address"] = self.address
+        if self.subject is not None:
+            fields["subject"] = printable(self.subject)
         if self._code is not None:
             fields["code"] = self._code
         if self._setting is not None:

@@ -14,7 +14,7 @@ from jsonschema.protocols import Validator
 from pydantic import ValidationError
 
 from app.content import check_meta
-from app.policy.rules import Own
+from app.policy.rules import HINTS, Own
 from app.protocol.errors import ParseError
 from app.protocol.headers import InvalidAnnotation, MirroredParameter, mirrored_parameters
 from app.protocol.jsonrpc import dumps, loads
@@ -48,13 +48,6 @@ from app.toolkit import Icon, ToolSpec
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 PORTABLE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 """What many hosts accept; a name outside it is served with a warning."""
-
-_HINTS: Final = {
-    "read_only": "readOnlyHint",
-    "destructive": "destructiveHint",
-    "idempotent": "idempotentHint",
-    "open_world": "openWorldHint",
-}
 
 
 class ToolDefinitionError(ValueError):
@@ -281,8 +274,8 @@ def _annotations(annotations: Mapping[str, Any]) -> dict[str, Any]:
         raise ToolDefinitionError('annotations must be a mapping such as {"read_only": True}')
     out = {}
     for key, value in annotations.items():
-        wire = _HINTS.get(key, key)
-        if wire in _HINTS.values() and not isinstance(value, bool):
+        wire = HINTS.get(key, key)
+        if wire in HINTS.values() and not isinstance(value, bool):
             raise ToolDefinitionError(f"the annotation {key!r} must be True or False")
         if wire == "title" and not isinstance(value, str):
             raise ToolDefinitionError("the annotation 'title' must be text")
