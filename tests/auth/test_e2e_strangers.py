@@ -163,7 +163,7 @@ def test_there_is_no_metadata_without_an_issuer(server_factory: ServerFactory) -
 
 ASKED = (
     "authorization,content-type,accept,last-event-id,mcp-protocol-version,mcp-session-id,"
-    "mcp-method,mcp-name,mcp-param-region,mcp-param-zzz"
+    "mcp-method,mcp-name,mcp-param-region,mcp-param-zzz,x-api-key"
 )
 
 
