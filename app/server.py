@@ -21,9 +21,11 @@ from app.http.endpoint import Endpoint
 from app.http.routes import Application
 from app.methods.discover import Discover
 from app.methods.router import Router
-from app.methods.subscriptions import Hub, Listen
+from app.methods.subscriptions import Hub, Listen, Stream
 from app.methods.tools import CallTool, ListTools
 from app.principal import Principal
+from app.protocol.errors import Refusal, Unauthorized
+from app.protocol.headers import HeaderMap
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.catalog import Catalog
@@ -31,11 +33,12 @@ from app.registry.live import Registry
 from app.registry.watcher import changes
 from app.reloading import reloaded_settings
 from app.settings import Settings
-from app.state.interface import StoreUnavailable
 from app.state.memory import MemoryStore
 from app.version import server_version
 
 WATCH_STOP_S: Final = 2.0
+LOOK_AT_ONCE: Final = 50
+"""Listeners whose credentials are looked at without a pause for others."""
 log = structlog.get_logger()
 
 
@@ -127,7 +130,7 @@ class Service:
             FileNotFoundError: There is no tools folder.
         """
         await self.endpoint.authenticator.start()
-        self._ending = asyncio.create_task(self._end_revoked(), name="end revoked")
+        self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
         if self.settings.tools.reload:
             self._watching = asyncio.create_task(self._watch(), name="watch tools")
@@ -169,13 +172,13 @@ class Service:
 
     async def _watch(self) -> None:
         folder = Path(self.settings.tools.directory).resolve()  # noqa: ASYNC240  # once
-        files = self._files_of_settings()
-        async for changed in changes(folder, files, stop=self._stop_watching):
+        watched = self._files_of_settings
+        async for changed in changes(folder, watched, stop=self._stop_watching):
             if self._stop_watching.is_set():
                 return
             try:
                 settings = None
-                if files and (not changed or not changed.isdisjoint(files)):
+                if watched() and (not changed or not changed.isdisjoint(watched())):
                     settings = reloaded_settings(self.settings, self._config, self._flags)
                 await self._reload(settings)
             except (FileNotFoundError, TimeoutError) as error:
@@ -212,15 +215,23 @@ class Service:
     ) -> Authenticator:
         return Authenticator(settings, previous=previous, revocations=self.revocations)
 
-    async def _end_revoked(self) -> None:
-        """End the streams of credentials that were revoked for all servers."""
+    async def _look_after_listeners(self) -> None:
+        """A credential may be revoked before its time: ask about those of listeners again."""
         while True:
             await asyncio.sleep(LOOK_S)
-            for principal in self.hub.principals():
-                await asyncio.sleep(0)  # there may be thousands
-                with contextlib.suppress(StoreUnavailable):  # known again soon, or on the next call
-                    if await self.endpoint.authenticator.is_revoked(principal):
-                        self.hub.end(principal)
+            streams = self.hub.authenticated()
+            while streams:
+                some, streams = streams[:LOOK_AT_ONCE], streams[LOOK_AT_ONCE:]
+                await asyncio.gather(*map(self._look_after, some))
+                await asyncio.sleep(0)
+
+    async def _look_after(self, stream: Stream) -> None:
+        try:
+            await self.endpoint.authenticator.authenticate(stream.credential or HeaderMap(()), b"")
+        except Unauthorized:
+            stream.refuse()
+        except Refusal:
+            pass  # nobody can say now
 
 
 def create_app(

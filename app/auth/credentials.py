@@ -17,6 +17,10 @@ _BEARER_TOKEN: Final = re.compile(rb"[A-Za-z0-9\-._~+/]+=*\Z")  # b64token, RFC 
 _OPTIONAL_SPACE: Final = b" \t"
 
 
+CREDENTIALS: Final = frozenset({b"authorization", b"x-api-key"})
+"""The headers that a credential may come in."""
+
+
 class Credential(NamedTuple):
     """What a request shows.
 

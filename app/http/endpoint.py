@@ -133,7 +133,12 @@ class Endpoint:
     async def _ask(self, exchange: Exchange) -> Principal:
         while True:
             authenticator, query = self.authenticator, exchange.scope["query_string"]
-            principal = await authenticator.authenticate(exchange.headers, query)
+            try:
+                principal = await authenticator.authenticate(exchange.headers, query)
+            except ProtocolError:
+                if authenticator is self.authenticator:
+                    raise
+                continue  # what the old settings could not say the new ones may
             if authenticator is self.authenticator:
                 return principal
 

@@ -2,11 +2,13 @@
 
 import asyncio
 
+from app.auth.credentials import CREDENTIALS
 from app.http.disconnect import SLOW_READER_S, Watch
 from app.http.exchange import Exchange
 from app.http.responses import Response, event
 from app.methods.answers import Subscription
 from app.methods.subscriptions import Hub, Stream
+from app.protocol.headers import HeaderMap
 from app.protocol.messages import ServerMessages, acknowledged, tools_list_changed
 from app.protocol.schema import RequestId
 
@@ -30,7 +32,7 @@ async def carry_subscription(
         await response.notify(acknowledgement)
         await response.finish(messages.listen_result(id))
         return
-    stream = hub.open(exchange.principal, SLOW_READER_S)
+    stream = hub.open(exchange.principal, _credential(exchange), SLOW_READER_S)
     watch = Watch(exchange.connection, exchange.receive, stream.leave)
     stream.drop = watch.abort
     try:
@@ -43,6 +45,15 @@ async def carry_subscription(
     finally:
         watch.stop()
         hub.close(stream)
+
+
+def _credential(exchange: Exchange) -> HeaderMap | None:
+    """What is needed to ask again whether the caller's credential counts, and no more."""
+    if exchange.principal.issuer is None:
+        return None
+    return HeaderMap(
+        [(name, exchange.headers[name]) for name in CREDENTIALS & exchange.headers.keys()]
+    )
 
 
 async def _tell(stream: Stream, id: RequestId, response: Response) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 from app.methods.answers import Caller, Subscription
 from app.principal import Principal
 from app.protocol.errors import InvalidParams, Unavailable
+from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Call
 
 TOOLS_LIST_CHANGED: Final = "toolsListChanged"
@@ -46,6 +47,7 @@ class Stream:
 
     Attributes:
         principal: Who listens.
+        credential: The headers by which who listens became known; None: without any.
         seen: The list that it was told of last, as a fingerprint.
         drop: Lets go of a client that does not read.
         writing_since: When the write under way began; None between writes.
@@ -55,6 +57,7 @@ class Stream:
         "_waiter",
         "changed",
         "closing",
+        "credential",
         "drop",
         "gone",
         "patience_s",
@@ -65,8 +68,17 @@ class Stream:
         "writing_since",
     )
 
-    def __init__(self, principal: Principal, seen: str, now: float, patience_s: float) -> None:
+    def __init__(
+        self,
+        principal: Principal,
+        credential: HeaderMap | None,
+        *,
+        seen: str,
+        now: float,
+        patience_s: float,
+    ) -> None:
         self.principal = principal
+        self.credential = credential
         self.seen = seen
         self.patience_s = patience_s
         self.drop: Callable[[], None] | None = None
@@ -91,6 +103,11 @@ class Stream:
         """Let it end with its graceful result."""
         self.closing = True
         self.wake()
+
+    def refuse(self) -> None:
+        """Its credential counts no longer: let it end, and tell it nothing more."""
+        self.changed = False
+        self.end()
 
     def leave(self) -> None:
         """The client has gone: end without a word."""
@@ -136,10 +153,11 @@ class Hub:
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
 
-    def open(self, principal: Principal, patience_s: float) -> Stream:
+    def open(self, principal: Principal, credential: HeaderMap | None, patience_s: float) -> Stream:
         """A stream that the caller is going to serve.
 
         Args:
+            credential: The headers that the principal became known by, if any.
             patience_s: A write that takes longer ends with a call of the stream's ``drop``.
 
         Raises:
@@ -149,7 +167,13 @@ class Hub:
             raise Unavailable("The server is shutting down.", retry_after_s=1)
         if len(self._streams) >= self._limit:
             raise Unavailable("Every listen stream is taken.", retry_after_s=30)
-        stream = Stream(principal, self._look(principal), self._loop.time(), patience_s)
+        stream = Stream(
+            principal,
+            credential,
+            seen=self._look(principal),
+            now=self._loop.time(),
+            patience_s=patience_s,
+        )
         self._streams.add(stream)
         if self._timer is None:
             self._schedule()
@@ -159,22 +183,9 @@ class Hub:
         """The stream has ended."""
         self._streams.discard(stream)
 
-    def principals(self) -> list[Principal]:
-        """Who listens with a credential, each credential once."""
-        found = {
-            (stream.principal.issuer, stream.principal.credential_id): stream.principal
-            for stream in self._streams
-            if stream.principal.credential_id is not None
-        }
-        return list(found.values())
-
-    def end(self, principal: Principal) -> None:
-        """Let the streams of a credential end: it counts no longer."""
-        for stream in tuple(self._streams):
-            of = stream.principal
-            if (of.issuer, of.credential_id) == (principal.issuer, principal.credential_id):
-                stream.changed = False
-                stream.end()
+    def authenticated(self) -> list[Stream]:
+        """The streams of callers with a credential."""
+        return [stream for stream in self._streams if stream.credential is not None]
 
     def publish(self) -> None:
         """Tools, rules or keys have changed: tell those who find another list, and only them."""
@@ -201,8 +212,7 @@ class Hub:
     def _check(self, stream: Stream) -> None:
         principal = self._renew(stream.principal)
         if principal is None:
-            stream.changed = False  # not for whoever holds a credential that counts no longer
-            stream.end()
+            stream.refuse()
             return
         stream.principal = principal
         seen = self._look(principal)
@@ -220,8 +230,7 @@ class Hub:
         for stream in tuple(self._streams):
             expires_at = stream.principal.expires_at
             if expires_at is not None and clock >= expires_at:
-                stream.changed = False
-                stream.end()
+                stream.refuse()
             if stream.writing_since is not None:
                 if now - stream.writing_since > stream.patience_s and stream.drop is not None:
                     stream.drop()

@@ -23,9 +23,10 @@ Found = frozenset[Path]
 
 
 async def changes(
-    folder: Path, files: Iterable[Path], *, stop: asyncio.Event
+    folder: Path, files: Callable[[], Iterable[Path]], *, stop: asyncio.Event
 ) -> AsyncIterator[Found]:
-    """Yield the sets of changed files that can matter: Python files in the folder, and ``files``.
+    """Yield the sets of changed files that can matter: Python files in the folder, and
+    the files that ``files`` names at the time.
 
     An empty set comes whenever a watch has been put in place, for the first time or again: what
     changed before that, after the files were read, would go unseen.
@@ -41,7 +42,7 @@ async def changes(
         return "__pycache__" not in file.parts and file.suffix in {".py", ""}
 
     watchers = [asyncio.create_task(_keep_watching(folder, is_python, queue, stop))]
-    watchers += [asyncio.create_task(_look_at(file, queue, stop)) for file in files]
+    watchers.append(asyncio.create_task(_look_at(files, queue, stop)))
     ending = asyncio.create_task(_end(stop, queue))
     try:
         while (found := await queue.get()) is not None:
@@ -56,20 +57,24 @@ async def _end(stop: asyncio.Event, queue: "asyncio.Queue[Found | None]") -> Non
     queue.put_nowait(None)
 
 
-async def _look_at(file: Path, queue: "asyncio.Queue[Found | None]", stop: asyncio.Event) -> None:
-    """Look at one file now and then.
+async def _look_at(
+    files: Callable[[], Iterable[Path]], queue: "asyncio.Queue[Found | None]", stop: asyncio.Event
+) -> None:
+    """Look at single files now and then.
 
-    A watch would have to be on its folder, since editors replace files; and there logs and
+    A watch would have to be on their folders, since editors replace files; and there logs and
     other files may change many times a second.
     """
-    seen = _version(file)
+    seen = {file: _version(file) for file in files()}
     while not stop.is_set():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), LOOK_MS / 1000)
-        version = _version(file)
-        if version != seen:
-            seen = version
-            queue.put_nowait(frozenset({file}))
+        now = {file: _version(file) for file in files()}
+        # One that was not looked at before was read a moment ago, perhaps before it changed.
+        changed = [file for file, version in now.items() if seen.get(file, 0) != version]
+        seen = now
+        if changed:
+            queue.put_nowait(frozenset(changed))
 
 
 def _version(file: Path) -> tuple[int, int, int] | None:

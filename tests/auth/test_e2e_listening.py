@@ -154,6 +154,20 @@ def test_streams_end_whose_credentials_count_no_longer(
     assert server.client.call("ours", {}, other).status == 200
 
 
+def test_a_file_of_keys_that_was_named_later_is_watched_as_well(
+    server: ServerProcess, issuer: Issuer, tmp_path: Path
+) -> None:
+    key, table = api_key("late", roles=["a"])
+    who = {"X-API-Key": key}
+    file = write(tmp_path / "later.toml", toml({"api_keys": [table]}))
+    server.write_config(settings(issuer, api_keys_file=str(file)))
+    eventually(lambda: sees(server.client, who), "the new file", SOON_S)
+
+    write(file, "")
+
+    eventually(lambda: not sees(server.client, who), "that the key is gone", SOON_S)
+
+
 def test_a_stream_ends_when_its_key_is_no_longer_in_the_file_of_keys(
     server: ServerProcess, keys_file: Path
 ) -> None:

@@ -156,3 +156,14 @@ def test_an_opaque_token_that_was_revoked_is_refused_when_it_is_asked_about_agai
         "the revocation",
         CACHE_S * 10,
     )
+
+
+def test_a_stream_ends_when_its_opaque_token_was_revoked(
+    client: McpClient, provider: IdentityProvider
+) -> None:
+    """LC-11: nothing is sent to it, and the issuer alone knows."""
+    token = provider.log_in("alice", client=APP_OPAQUE).access
+    with client.listening(headers=bearer(token)) as stream:
+        provider.revoke(token, client=APP_OPAQUE)
+        (last,) = stream.rest(15)
+    assert last["result"]["resultType"] == "complete"
