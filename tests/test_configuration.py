@@ -101,8 +101,10 @@ PROBLEMS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         ("rule 1", "'top'", "low, medium, high"),
     ),
     "an issuer over plain HTTP": (
-        "[server]\npublic_url = 'https://a.example'\n"
-        "[[auth.issuers]]\nissuer = 'http://login.example'\n",
+        (
+            "[server]\npublic_url = 'https://a.example'\n"
+            "[[auth.issuers]]\nissuer = 'http://login.example'\n"
+        ),
         {},
         ("auth.issuers.0.issuer", "https://"),
     ),
