@@ -1,7 +1,8 @@
 """The MCP endpoint: one POST in, one response out."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
+from typing import Any
 
 import structlog
 
@@ -13,7 +14,7 @@ from app.http.exchange import Disconnected, Exchange
 from app.http.gate import NOTHING, Gate
 from app.http.listening import carry_subscription
 from app.http.responses import Receive, Scope, Send
-from app.methods.answers import Caller, Reply
+from app.methods.answers import Answer, Caller, Reply
 from app.methods.router import Router
 from app.methods.subscriptions import Hub
 from app.observability.logs import EventLog
@@ -187,6 +188,18 @@ class Endpoint:
         exchange.record.subject = exchange.principal.subject
         caller = Caller(exchange.principal, exchange.headers, exchange.record.address)
         answer = self._router.dispatch(call, caller)
+        if isinstance(answer, Answer):
+            return self._carry(answer, call, exchange)
+        return self._carry_later(answer, call, exchange)
+
+    async def _carry_later(
+        self, coming: Coroutine[Any, Any, Answer], call: Call, exchange: Exchange
+    ) -> None:
+        rest = self._carry(await coming, call, exchange)
+        if rest is not None:
+            await rest
+
+    def _carry(self, answer: Answer, call: Call, exchange: Exchange) -> Awaitable[None] | None:
         if isinstance(answer, Execution):
             return carry_call(answer, call.id, exchange, self._execution_settings)
         if isinstance(answer, Reply):

@@ -1,14 +1,19 @@
 """From a method's name to its handler."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from app.methods.answers import Answer, Caller
 from app.protocol.errors import MethodNotFound
 from app.protocol.inbound import Call
 from app.protocol.schema import MODERN_PROTOCOL_VERSIONS
 
-Handler = Callable[[Call, Caller], Answer]
-"""Answers a request or raises ``ProtocolError``. Never waits: what takes time is an Execution."""
+Handler = Callable[[Call, Caller], Answer | Coroutine[Any, Any, Answer]]
+"""Answers a request or raises ``ProtocolError``.
+
+What the tool does is an Execution. A coroutine answers where something else must be waited for,
+such as a count in the store; without it a call is cheaper.
+"""
 
 
 class Router:
@@ -21,7 +26,7 @@ class Router:
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = dict(handlers)
 
-    def dispatch(self, call: Call, caller: Caller) -> Answer:
+    def dispatch(self, call: Call, caller: Caller) -> Answer | Coroutine[Any, Any, Answer]:
         """Answer a call.
 
         Raises:

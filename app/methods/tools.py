@@ -89,12 +89,19 @@ class CallTool:
             raise Forbidden("This tool may not be called from your network address.")
         if caller.headers is not None and tool.mirrored:
             check_parameters(tool.mirrored, caller.headers, arguments)
+        return self._start(offer, arguments, call, principal)
+
+    def _start(
+        self, offer: Offer, arguments: dict[str, Any], call: Call, principal: Principal
+    ) -> Reply | Execution:
+        """Start what may be called, or answer what is wrong with its arguments."""
+        tool = offer.tool
         self._executor.admit()
-        prepared = self._prepare(tool, demand, arguments)
+        prepared = self._prepare(tool, offer.demand, arguments)
         if isinstance(prepared, Reply):
             return prepared
-        arguments, keywords = prepared
-        mirrored = mirrored_headers(tool.mirrored, arguments) if tool.mirrored else ()
+        effective, keywords = prepared
+        mirrored = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
         execution = self._executor.start(tool, keywords, call, principal)
         execution.headers = mirrored
         return execution

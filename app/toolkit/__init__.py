@@ -1,0 +1,12 @@
+"""What tool authors use: ``@tool``, ``Context``, ``Header``, ``ToolError``.
+
+``@tool`` describes; it registers nothing outside the module that uses it. The registry finds the
+specifications in the modules that it loads.
+"""
+
+from app.toolkit.context import CallChannel, Context
+from app.toolkit.errors import ToolError
+from app.toolkit.marks import Header, Icon
+from app.toolkit.spec import DECLARED, ToolSpec, tool
+
+__all__ = ["DECLARED", "CallChannel", "Context", "Header", "Icon", "ToolError", "ToolSpec", "tool"]

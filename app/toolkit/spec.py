@@ -1,0 +1,111 @@
+"""``@tool``: a function becomes a tool as declared."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+
+from app.toolkit.marks import Icon
+
+DECLARED: Final = "__mcp_tools__"
+"""Global of a module: the tools that it declares, in order."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec(Generic[P, R]):
+    """A tool as declared by ``@tool``. Calling it calls the function."""
+
+    function: Callable[P, R]
+    name: str
+    title: str | None = None
+    description: str | None = None
+    icons: Sequence[Icon | Mapping[str, Any]] = ()
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    timeout_s: float | None = None
+    input_schema: Mapping[str, Any] | None = None
+    output_schema: Mapping[str, Any] | None = None
+    structured: bool = True
+    allow_unknown_arguments: bool | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    scopes: Sequence[str] = ()
+    roles: Sequence[str] = ()
+    clearance: str | None = None
+    approvals: Sequence[str] = ()
+    validate: Callable[..., Any] | None = None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+
+class ToolOptions(TypedDict, total=False):
+    """What ``@tool`` takes.
+
+    Keys:
+        name: Default: the function's name. A sub-folder of ``tools/`` is put before it.
+        title: For people.
+        description: For the model. Default: the docstring.
+        icons: ``Icon`` objects or mappings of the wire form.
+        annotations: ``read_only``, ``destructive``, ``idempotent``, ``open_world``, ``title``;
+            other keys are sent as they are.
+        timeout_s: Deadline of one call in seconds; default: ``[execution] timeout_s``.
+        input_schema: A JSON Schema of your own. The function then takes the arguments by name
+            (or all of them through ``**arguments``), unconverted.
+        output_schema: A JSON Schema of your own; every result is checked against it.
+        structured: False sends text alone, without structured content and output schema.
+        allow_unknown_arguments: True ignores arguments that the function does not have.
+            Default: ``[tools] unknown_arguments``.
+        meta: ``_meta`` of the tool's definition.
+        scopes: Scopes that a caller needs, all of them, besides what the rules demand.
+        roles: Roles of which a caller needs one, likewise.
+        clearance: Clearance that a caller needs, likewise.
+        approvals: Approvals that a caller needs, all of them, likewise.
+        validate: Called with the arguments by name, after the schema and before the function;
+            refuses them by raising ``ToolError`` or ``ValueError``. May be ``async``.
+    """
+
+    name: str
+    title: str | None
+    description: str | None
+    icons: Sequence[Icon | Mapping[str, Any]]
+    annotations: Mapping[str, Any]
+    timeout_s: float | None
+    input_schema: Mapping[str, Any] | None
+    output_schema: Mapping[str, Any] | None
+    structured: bool
+    allow_unknown_arguments: bool | None
+    meta: Mapping[str, Any]
+    scopes: Sequence[str]
+    roles: Sequence[str]
+    clearance: str | None
+    approvals: Sequence[str]
+    validate: Callable[..., Any] | None
+
+
+@overload
+def tool(function: Callable[P, R], /) -> ToolSpec[P, R]: ...
+
+
+@overload
+def tool(
+    **options: Unpack[ToolOptions],
+) -> Callable[[Callable[P, R]], ToolSpec[P, R]]: ...
+
+
+def tool(
+    function: Callable[P, R] | None = None, /, **options: Unpack[ToolOptions]
+) -> ToolSpec[P, R] | Callable[[Callable[P, R]], ToolSpec[P, R]]:
+    """Declare a function as a tool: ``@tool`` or ``@tool(title=...)``; see ``ToolOptions``."""
+    # The module that declares the tool keeps a note of it: one that a later definition of the
+    # same name hides, or whose function comes from elsewhere, would be lost without a word.
+    declared: list[ToolSpec[..., Any]] = sys._getframe(1).f_globals.setdefault(DECLARED, [])  # noqa: SLF001
+
+    def declare(function: Callable[P, R]) -> ToolSpec[P, R]:
+        described: Any = {"name": function.__name__, **options}
+        spec = ToolSpec(function=function, **described)
+        declared.append(spec)
+        return spec
+
+    return declare if function is None else declare(function)
