@@ -2,6 +2,7 @@
 
 import asyncio
 import difflib
+import ipaddress
 import json
 import sys
 from datetime import UTC, datetime
@@ -36,6 +37,7 @@ from app.protocol.errors import ProtocolError
 from app.protocol.headers import HeaderMap
 from app.registry.tool import InvalidArguments, Tool
 from app.settings import IssuerSettings, Settings
+from app.toolkit import ToolError
 
 NO_ISSUER = "https://claims.invalid"
 """Stands for an issuer where none is configured, so that claims can be tried all the same."""
@@ -74,9 +76,13 @@ def explain(
     """
     if sum(each is not None for each in (token, key, claims)) > 1:
         fail("--token, --key and --claims are three ways to name one caller; use one", Exit.USAGE)
+    if "" in (token, key):
+        fail("--token and --key must not be empty", Exit.USAGE)
+    _check_address(from_)
+    instant = _instant(at)
     settings = load_or_exit(config, tool_flags(tools))
     found = _find(tool, settings)
-    principal = _principal(settings, token or key, claims)
+    principal = _principal(settings, key if token is None else token, claims)
     auth = settings.auth
     if principal is ANONYMOUS and not auth.is_open:
         fail(
@@ -91,7 +97,7 @@ def explain(
         found.annotations,
         own=found.own,
         grants=principal.grants,
-        now=_instant(at).timestamp(),
+        now=instant.timestamp(),
         address=from_,
         arguments=arguments,
     )
@@ -155,10 +161,10 @@ def _issuer_of(claims: dict[str, Any], settings: Settings) -> IssuerSettings:
 def _arguments(tool: Tool, text: str) -> dict[str, Any]:
     given = _object("--args", text)
     try:
-        prepared, _ = tool.prepare(given)
-    except InvalidArguments as error:
+        _, keywords = tool.prepare(given)
+        return tool.effective(keywords)
+    except (InvalidArguments, ToolError) as error:
         fail(f"--args do not satisfy the tool's own schema: {error}", Exit.PROBLEMS)
-    return {**tool.defaults, **prepared}
 
 
 def _object(option: str, text: str) -> dict[str, Any]:
@@ -178,7 +184,16 @@ def _instant(text: str | None) -> datetime:
         instant = datetime.fromisoformat(text)
     except ValueError:
         fail("--at must be an instant such as 2026-12-24T18:00+01:00", Exit.USAGE)
+    if not 1970 < instant.year < 9000:  # zones know nothing of other years
+        fail("--at must be an instant of the years 1971 to 8999", Exit.USAGE)
     return instant if instant.tzinfo is not None else instant.astimezone()
+
+
+def _check_address(text: str | None) -> None:
+    try:
+        ipaddress.ip_address(text or "127.0.0.1")
+    except ValueError:
+        fail("--from must be an IP address such as 192.0.2.7", Exit.USAGE)
 
 
 def _as_json(tool: Tool, principal: Principal, explanation: Explanation) -> dict[str, Any]:

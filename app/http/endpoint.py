@@ -10,10 +10,10 @@ from app.execution.execution import Execution
 from app.http.address import Addresses
 from app.http.calls import carry_call
 from app.http.exchange import Disconnected, Exchange
-from app.http.gate import NOTHING, Gate
+from app.http.gate import NO_MEDIA, Gate
 from app.http.listening import carry_subscription
 from app.http.responses import Receive, Scope, Send
-from app.methods.answers import Caller, Reply
+from app.methods.answers import Reply, Sender
 from app.methods.router import Router
 from app.methods.subscriptions import Hub
 from app.observability.logs import EventLog
@@ -145,7 +145,7 @@ class Endpoint:
     def _take(self, exchange: Exchange) -> bytes | None:
         """The whole body, where that needs no waiting."""
         exchange.record.principal = exchange.principal
-        if exchange.accepts is NOTHING:
+        if exchange.accepts is NO_MEDIA:
             exchange.accepts = self._gate.check_media(exchange.headers)
         connection = exchange.connection
         return connection.take_body() if connection is not None else None
@@ -186,8 +186,8 @@ class Endpoint:
                 raise _not_served(version)
 
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
-        caller = Caller(exchange.principal, exchange.headers, exchange.record.address)
-        answer = self._router.dispatch(call, caller)
+        sender = Sender(exchange.principal, exchange.headers, exchange.record.address)
+        answer = self._router.dispatch(call, sender)
         if isinstance(answer, Execution):
             return carry_call(answer, call.id, exchange, self._execution_settings)
         if isinstance(answer, Reply):

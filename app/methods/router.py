@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-from app.methods.answers import Answer, Caller
+from app.methods.answers import Answer, Sender
 from app.protocol.errors import MethodNotFound
 from app.protocol.inbound import Call
 from app.protocol.schema import MODERN_PROTOCOL_VERSIONS
 
-Handler = Callable[[Call, Caller], Answer]
+Handler = Callable[[Call, Sender], Answer]
 """Answers a request or raises ``ProtocolError``. Never waits: what takes time is an Execution."""
 
 
@@ -21,7 +21,7 @@ class Router:
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = dict(handlers)
 
-    def dispatch(self, call: Call, caller: Caller) -> Answer:
+    def dispatch(self, call: Call, sender: Sender) -> Answer:
         """Answer a call.
 
         Raises:
@@ -30,7 +30,7 @@ class Router:
         handler = self._handlers.get(call.method)
         if handler is None:
             raise _unknown(call.method)
-        return handler(call, caller)
+        return handler(call, sender)
 
 
 def _unknown(method: str) -> MethodNotFound:

@@ -27,7 +27,6 @@ from app.settings import ENVIRONMENT_TOOL, AuthSettings, Settings
 from app.toolkit import ToolSpec
 
 EVERYBODY: Final = Policy(AuthSettings(), ())
-NOTHING: Final = Own(frozenset(), frozenset(), None, frozenset())
 _Placed = tuple[Tool, int]
 """A tool and the line of its function."""
 
@@ -146,7 +145,7 @@ def _demands(
         known.append((tool.name, tool.annotations))
         try:
             if policy is None:
-                demands[tool.name] = EVERYBODY.demand(tool.name, {}, NOTHING)
+                demands[tool.name] = EVERYBODY.demand(tool.name, {}, Own())
             else:
                 demands[tool.name] = policy.demand(tool.name, tool.annotations, tool.own)
         except ValueError as error:

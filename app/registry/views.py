@@ -18,7 +18,7 @@ class Offer(NamedTuple):
     decision: Decision
 
 
-class Encoder:
+class PageEncoder:
     """Encodes the pages of one snapshot.
 
     Args:
@@ -50,16 +50,29 @@ class Encoder:
         """
         return decode_cursor(cursor, keys=self._keys)
 
-    def page(self, tools: list[Tool], start: int, ttl_ms: int) -> bytes:
-        """The encoded ``ListToolsResult`` from an index on."""
+    def page(self, tools: list[Tool], start: int) -> "Page":
+        """The page of these tools that begins at an index."""
         end = start + self.page_size
         more = end < len(tools)
-        return self._messages.tools_page(
+        head, tail = self._messages.tools_page(
             [tool.definition for tool in tools[start:end]],
             next_cursor=encode_cursor(tools[end - 1].name, keys=self._keys) if more else None,
-            ttl_ms=ttl_ms,
             cache_scope=self._cache_scope,
         )
+        return Page(head, tail, b"%b%d%b" % (head, self.ttl_ms, tail))
+
+
+class Page(NamedTuple):
+    """An encoded ``ListToolsResult``.
+
+    Attributes:
+        head, tail: What stands before ``ttlMs``, and behind it.
+        whole: With ``[tools] list_ttl_ms``.
+    """
+
+    head: bytes
+    tail: bytes
+    whole: bytes
 
 
 class View:
@@ -74,13 +87,13 @@ class View:
         fingerprint: Equal for equal definitions in an equal set.
     """
 
-    def __init__(self, offers: Iterable[Offer], encoder: Encoder, *, until: float) -> None:
+    def __init__(self, offers: Iterable[Offer], encoder: PageEncoder, *, until: float) -> None:
         self.offers: Mapping[str, Offer] = {offer.tool.name: offer for offer in offers}
         self._tools = [offer.tool for offer in self.offers.values()]
         self._names = list(self.offers)
         self._encoder = encoder
         self._until = until
-        self._pages: dict[int, bytes] = {}
+        self._pages: dict[int, Page] = {}
         self.fingerprint = fingerprint([tool.definition for tool in self._tools])
 
     def page(self, cursor: str | None, now: float) -> bytes:
@@ -98,10 +111,10 @@ class View:
         start = 0
         if cursor is not None:
             start = bisect_right(self._names, self._encoder.name_before(cursor))
-        left_ms = (self._until - now) * 1000
-        if left_ms < self._encoder.ttl_ms:
-            return self._encoder.page(self._tools, start, max(0, int(left_ms)))
         page = self._pages.get(start)
         if page is None:
-            page = self._pages[start] = self._encoder.page(self._tools, start, self._encoder.ttl_ms)
-        return page
+            page = self._pages[start] = self._encoder.page(self._tools, start)
+        left_ms = (self._until - now) * 1000
+        if left_ms < self._encoder.ttl_ms:
+            return b"%b%d%b" % (page.head, max(0, int(left_ms)), page.tail)
+        return page.whole

@@ -115,14 +115,6 @@ def test_scopes_are_expanded_through_the_hierarchy() -> None:
     assert made.expand(frozenset()) == frozenset()
 
 
-def test_what_is_remembered_of_callers_is_bounded() -> None:
-    made = policy({"tools": ("*",), "requires": {"scopes": ("a",)}})
-    demand = made.demand("tool", {}, Own())
-    for number in range(3000):
-        made.decide(demand, Grants(frozenset({f"scope-{number}"})), 0)
-    assert made.caller.cache_info().currsize <= 1024
-
-
 def test_rules_that_decide_about_no_tool_are_found() -> None:
     made = policy(
         {"tools": ("finance.*",)},
