@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from app.policy import Own, Policy
-from app.principal import Grants
 from app.settings.auth import AuthSettings
 from app.settings.policies import PolicySettings
 from tests.support.cases import rows
