@@ -14,7 +14,7 @@ from app.auth.remembered import MAX_BYTES, MAX_TOKENS
 from app.configuration import load_settings
 from app.policy.windows import window_of
 from app.principal import Principal
-from app.registry.catalog import MAX_CALLERS, MAX_VIEWS
+from app.registry.catalog import MAX_VIEWS
 from app.settings import IssuerSettings, PolicySettings, Requirement
 from app.settings.auth import ClaimSettings
 from app.settings.policies import Conditions
@@ -75,7 +75,7 @@ def test_what_a_tool_learns_is_all_that_a_principal_has() -> None:
     rows = table_rows(section(PAGE, "## What a tool learns of its caller"))
 
     shown = {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
-    assert shown == set(Principal.__dataclass_fields__) - {"grants"}
+    assert shown == set(Principal.__dataclass_fields__) - {"grants", "found"}
 
 
 # Noon before each change in Berlin, and hours that a window is open in the 24 hours from then on.
@@ -110,7 +110,6 @@ def _open_hours(time: str, since: float) -> float:
 @pytest.mark.parametrize(
     ("heading", "shown"),
     [
-        ("## What it costs", f"{MAX_CALLERS:,}, about"),
         ("## What it costs", f"kept encoded | {MAX_VIEWS} |"),
         ("## What it costs", f"{MAX_TOKENS:,}, or as many as have {MAX_BYTES >> 20} MiB"),
         ("### What is checked of a token", f"{tokens.MAX_TOKEN_BYTES >> 10} KiB"),
