@@ -1,19 +1,18 @@
 """From a request's credential to its principal."""
 
-import hashlib
 import math
 import time
 from collections.abc import Callable
 from typing import Final
 
 from app.auth.api_keys import ISSUER as API_KEY
-from app.auth.api_keys import ApiKeys, all_api_keys, is_key
+from app.auth.api_keys import PREFIX, ApiKeys, all_api_keys
 from app.auth.caller import Caller
 from app.auth.challenge import Challenge
-from app.auth.credentials import Credential, find_credential, other_scheme
+from app.auth.credentials import Credential, digest_of, find_credential, other_scheme
 from app.auth.introspection import secret_of
-from app.auth.problems import IssuerUnavailable, Malformed, Refused
-from app.auth.remembered import Entry, Remembered, digest_of
+from app.auth.problems import IssuerBusy, IssuerUnavailable, Malformed, Refused
+from app.auth.remembered import Entry, Remembered
 from app.auth.revocation import Revocations
 from app.auth.source import Checked, Source, static_keys
 from app.auth.tokens import MAX_TOKEN_BYTES, read_unverified
@@ -25,12 +24,12 @@ from app.state.interface import StoreUnavailable
 
 LOOK_S: Final = 5.0
 """A revocation that another server wrote down counts here after this long at the latest."""
-MAX_REFUSED: Final = 1000
-REFUSED_S: Final = 5.0
-"""A token that an issuer would not vouch for is refused without asking for this long."""
+MAX_OPAQUE_BYTES: Final = 4096
+"""A token that says something by itself may be longer; see ``MAX_TOKEN_BYTES``."""
 STORE_RETRY_S: Final = 5.0
 
 _BEARER: Final = b"Bearer "
+_KEY: Final = _BEARER + PREFIX
 
 
 class Authenticator:
@@ -75,7 +74,6 @@ class Authenticator:
             for number, issuer in enumerate(auth.issuers)
         }
         self.remembered = Remembered()
-        self._refused: dict[bytes, float] = {}
         self._key_looks: dict[str, float] = {}
         if previous is not None:
             self.remembered.take_over(previous.remembered, self.sources.values(), self._revoked)
@@ -116,14 +114,18 @@ class Authenticator:
         # The usual request in the fewest steps; any other goes the long way, to the same end.
         if (
             value is not None
+            and len(value) <= MAX_TOKEN_BYTES
             and value.startswith(_BEARER)
+            and not value.startswith(_KEY)
             and not query
             and not headers.repeated
             and b"x-api-key" not in headers
         ):
             now = self._clock()
-            entry = self.remembered.get(hashlib.sha256(value[7:]).digest(), now)
-            if entry is not None and (self._revocations is None or now - entry.looked_at < LOOK_S):
+            entry = self.remembered.get(digest_of(value[7:]), now)
+            if entry is None:
+                return None
+            if self._revocations is None or now - entry.looked_at < LOOK_S:
                 return entry.caller
         try:
             return self._known(self._credential(headers, query))
@@ -146,6 +148,11 @@ class Authenticator:
             return await self._checked(credential)
         except Refused as refused:
             raise self._refusal(refused) from None
+        except IssuerBusy as busy:
+            raise self.challenge.unavailable(
+                "The authorization server is asked about too many tokens at once.",
+                busy.retry_after_s,
+            ) from None
         except IssuerUnavailable as error:
             raise self.challenge.unavailable(
                 "The authorization server cannot be reached, so the token cannot be checked.",
@@ -203,7 +210,7 @@ class Authenticator:
         if credential is None:
             return ANONYMOUS
         now = self._clock()
-        if credential.is_key or is_key(credential.text):
+        if credential.is_key:
             holder = self.keys.check(credential.text, now)
             fresh = now - self._key_looks.get(holder.credential_id or "", -math.inf) < LOOK_S
             return holder if fresh or self._revocations is None else None
@@ -213,7 +220,7 @@ class Authenticator:
         return entry.caller
 
     async def _checked(self, credential: Credential) -> Principal:
-        if credential.is_key or is_key(credential.text):
+        if credential.is_key:
             holder = self.keys.check(credential.text, self._clock())
             await self._refuse_revoked(holder)
             self._key_looks[holder.credential_id or ""] = self._clock()
@@ -221,14 +228,14 @@ class Authenticator:
         digest = digest_of(credential.text)
         entry = self.remembered.get(digest, self._clock())
         if entry is None:
-            source, checked = await self._check(credential.text, digest)
+            source, checked = await self._check(credential.text)
             entry = Entry(
                 checked.caller,
                 source,
                 checked.until,
                 generation=source.issuer.generation,
                 looked_at=0.0,
-                size=len(credential.text),
+                size=max(len(credential.text), checked.caller.size),
             )
         try:
             await self._refuse_revoked(entry.caller)
@@ -240,35 +247,26 @@ class Authenticator:
             self.remembered.put(digest, entry)
         return entry.caller
 
-    async def _check(self, token: bytes, digest: bytes) -> tuple[Source, Checked]:
-        if len(token) > MAX_TOKEN_BYTES:
-            raise Refused("The token is too long.")
+    async def _check(self, token: bytes) -> tuple[Source, Checked]:
         unverified = read_unverified(token)
         if unverified is None:
-            return await self._check_opaque(token, digest)
+            return await self._check_opaque(token)
         issuer = unverified.issuer
         source = self.sources.get(issuer) if isinstance(issuer, str) else None
         if source is None:
             raise Refused("The token is of an issuer that is not accepted.")
         return source, await source.check_jwt(token, unverified)
 
-    async def _check_opaque(self, token: bytes, digest: bytes) -> tuple[Source, Checked]:
+    async def _check_opaque(self, token: bytes) -> tuple[Source, Checked]:
         """Ask the one issuer that can be asked: a token is shown to nobody else."""
         for source in self.sources.values():
             if source.introspector is not None:
                 break
         else:
             raise Refused("The token is not a JSON Web Token, nor an API key.")
-        if self._refused.get(digest, 0.0) > self._clock():
-            raise Refused("The token is not active.")
-        try:
-            return source, await source.check_opaque(token)
-        except Refused:
-            self._refused.pop(digest, None)
-            self._refused[digest] = self._clock() + REFUSED_S
-            if len(self._refused) > MAX_REFUSED:
-                del self._refused[next(iter(self._refused))]
-            raise
+        if len(token) > MAX_OPAQUE_BYTES:
+            raise Refused("The token is too long.")
+        return source, await source.check_opaque(token)
 
     async def _refuse_revoked(self, caller: Principal) -> None:
         if caller.credential_id in self._revoked or await self.is_revoked(caller):

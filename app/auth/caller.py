@@ -8,7 +8,6 @@ from typing import Any, Final
 from app.auth.problems import Refused
 from app.principal import Principal
 
-
 MAX_DEPTH: Final = 64
 """Of claims; no issuer nests them by more than a handful."""
 MAX_CLAIMS: Final = 64 * 1024
@@ -52,10 +51,10 @@ def measured(claims: Mapping[str, Any]) -> int:
         below: list[Any] = []
         for node in level:
             size += 1 + len(node)
-            if isinstance(node, Mapping):
+            is_object = isinstance(node, Mapping)
+            if is_object:
                 size += sum(map(len, node))
-                node = node.values()
-            for each in node:
+            for each in node.values() if is_object else node:
                 if isinstance(each, str):
                     size += len(each)
                 elif isinstance(each, dict | list):

@@ -22,8 +22,7 @@ _OPTIONAL_SPACE: Final = b" \t"
 
 
 def _however_escaped(character: str) -> str:
-    first, second = f"{ord(character):02x}"
-    return f"(?:{re.escape(character)}|%{first}[{second}{second.upper()}])"
+    return f"(?:{character}|%(?i:{ord(character):02x}))"
 
 
 # A name in a query, whichever of its characters are escaped. Not decoded first, since that takes

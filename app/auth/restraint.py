@@ -2,6 +2,8 @@
 
 import asyncio
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from app.auth.problems import IssuerBusy, IssuerUnavailable
@@ -13,8 +15,7 @@ FAILURES: Final = 3
 
 
 class Turns:
-    """Whoever asks takes a turn, as ``async with turns:``. Not to get one is no failure of the
-    issuer.
+    """Whoever asks takes a turn: ``async with turns:``. To get none is no failure of the issuer.
 
     Args:
         at_once: How many may ask at one time.
@@ -57,28 +58,32 @@ class Breaker:
     def __init__(self) -> None:
         self._failures = 0
         self._until = -math.inf
-        self._tried = False
+        self._is_tried = False
 
     def check(self, now: float) -> None:
-        """
+        """Whether the issuer may be asked.
+
         Raises:
-            IssuerUnavailable: It is to be skipped now.
+            IssuerUnavailable: It is skipped now.
         """
-        if self._failures < FAILURES:
-            return
-        if now < self._until or self._tried:
+        if self._failures >= FAILURES and (now < self._until or self._is_tried):
             raise IssuerUnavailable(RETRY_S)
 
-    def begin(self) -> bool:
-        """A question begins. Returns whether it is the one that tries; see ``end``."""
-        tries = self._failures >= FAILURES
-        self._tried = self._tried or tries
-        return tries
+    @contextmanager
+    def question(self, now: float) -> Iterator[None]:
+        """Round one question, of which ``heard`` or ``failed`` is told.
 
-    def end(self, *, tries: bool) -> None:
-        """It has ended, whatever came of it."""
-        if tries:
-            self._tried = False
+        Raises:
+            IssuerUnavailable: See ``check``.
+        """
+        self.check(now)
+        tries = self._failures >= FAILURES
+        self._is_tried = self._is_tried or tries
+        try:
+            yield
+        finally:
+            if tries:
+                self._is_tried = False
 
     def heard(self) -> None:
         """It answered."""

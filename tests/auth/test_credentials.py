@@ -92,15 +92,13 @@ def test_a_token_in_the_query_string_is_seen_and_refused(query: bytes, there: bo
         assert not isinstance(caught.value, Malformed)
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            [b"access", b"_", b"token", b"access_token", b"%61", b"%5F", b"%5f", b"%6", b"6e"]
-            + [b"%6E", b"acc", b"ess", b"&", b"=", b"%26", b"%3D", b"+", b";", b"%", b"\n", b"\xff"]
-        ),
-        max_size=12,
-    ).map(b"".join)
+PIECES = (
+    *(b"access", b"_", b"token", b"access_token", b"acc", b"ess", b"%61", b"%5F", b"%5f", b"%6E"),
+    *(b"&", b"=", b"+", b";", b"%", b"%6", b"6e", b"%26", b"%3D", b"\n", b"\xff"),
 )
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))
 @example(b"%61ccess_token")
 @example(b"a&access_token=")
 def test_a_query_is_read_as_the_standard_library_reads_it(query: bytes) -> None:
