@@ -25,11 +25,11 @@ def check_access(settings: Settings) -> None:
     try:
         Policy(settings.auth, settings.policies)
     except ValueError as error:
-        raise ConfigurationError([Problem("policies", str(error), "configuration")]) from None
+        raise ConfigurationError([Problem("", str(error), "configuration")]) from None
     try:
         Authenticator(settings)
     except (OSError, ValueError) as error:
-        raise ConfigurationError([Problem("auth", str(error), "configuration")]) from None
+        raise ConfigurationError([Problem("", str(error), "configuration")]) from None
 
 
 def read_again(config: Path | None, flags: dict[str, dict[str, Any]] | None) -> Settings | None:

@@ -184,7 +184,7 @@ class Service:
                     return
                 watched = self._watched()
                 if not changed or not changed.isdisjoint(watched):
-                    await self._change_settings()
+                    await self._change_settings(announce=bool(changed))
                 if not changed or changed - watched:
                     self._must_load.set()
         finally:
@@ -207,7 +207,7 @@ class Service:
         config = {self._config.absolute()} if self._config is not None else set()
         return frozenset(config) | files_of(self.settings) | self._named
 
-    async def _change_settings(self) -> None:
+    async def _change_settings(self, *, announce: bool) -> None:
         new = read_again(self._config, self._flags)
         if new is None:
             return
@@ -222,6 +222,14 @@ class Service:
         def swap() -> None:
             self.settings = settings
             self.endpoint.authenticator = after
+            if announce:
+                log.info(
+                    "configuration_applied",
+                    issuers=len(settings.auth.issuers),
+                    api_keys=len(after.keys.by_id),
+                    revoked=len(settings.auth.revoked),
+                    rules=len(settings.policies),
+                )
 
         try:
             await self.registry.apply(settings, swap)

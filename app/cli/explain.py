@@ -1,10 +1,12 @@
 """``explain``: what a caller finds of one tool, and which rule decided."""
 
 import asyncio
+import base64
 import difflib
 import ipaddress
 import json
 import sys
+import time
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -121,11 +123,14 @@ def _find(name: str, settings: Settings) -> Tool:
 def _principal(settings: Settings, credential: str | None, claims: str | None) -> Principal:
     if credential is not None:
         text = sys.stdin.readline().strip() if credential == "-" else credential
+        if not text:
+            fail("standard input was empty", Exit.USAGE)
         try:
             return asyncio.run(_who_shows(text, settings))
         except ProtocolError as error:
             fail(
-                f"the credential is refused with {error.http_status}: {error.message}",
+                f"the credential is refused with {error.http_status}: {error.message}"
+                + _what_it_says(text, settings),
                 Exit.PROBLEMS,
             )
     if claims is not None:
@@ -135,6 +140,22 @@ def _principal(settings: Settings, credential: str | None, claims: str | None) -
         except Refused as refused:
             fail(f"--claims: {refused}", Exit.USAGE)
     return ANONYMOUS
+
+
+def _what_it_says(token: str, settings: Settings) -> str:
+    """What a refused JWT says beside what is expected; nothing is believed of it."""
+    try:
+        payload = token.split(".")[1]
+        claims = orjson.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        said = {name: claims.get(name) for name in ("iss", "aud", "exp")}
+    except (IndexError, ValueError, AttributeError):
+        return ""
+    issuers = ", ".join(issuer.issuer for issuer in settings.auth.issuers)
+    return (
+        f"\nIt says {json.dumps(said)[:500]}. Accepted: iss {issuers or 'none'}; aud "
+        f"{settings.resource_url}, and what the issuer's `audiences` name; exp after "
+        f"{int(time.time())}."
+    )
 
 
 async def _who_shows(credential: str, settings: Settings) -> Principal:
@@ -173,7 +194,8 @@ def _object(option: str, text: str) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         value = None
     if not isinstance(value, dict):
-        fail(f'{option} must be a JSON object such as \'{{"sub": "alice"}}\'', Exit.USAGE)
+        example = '{"sub": "alice"}' if option == "--claims" else '{"amount": 5}'
+        fail(f"{option} must be a JSON object such as '{example}'", Exit.USAGE)
     return value
 
 

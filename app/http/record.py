@@ -24,6 +24,7 @@ class RequestRecord:
     __slots__ = (
         "_client",
         "_code",
+        "_reason",
         "_setting",
         "_start",
         "_tool",
@@ -46,6 +47,7 @@ class RequestRecord:
         self._client: str | None = None
         self._code: int | None = None
         self._setting: str | None = None
+        self._reason: str | None = None
         self.id: RequestId | None = None
         self.method: str | None = None
         self.outcome = "ok"
@@ -70,6 +72,8 @@ class RequestRecord:
         )
         # Not the error itself: by its traceback it holds whatever holds it.
         self._code, self._setting = error.code, error.setting
+        if self.outcome == "denied":
+            self._reason = error.message  # a sentence of ours, which quotes no credential
 
     def write(self, log: EventLog, status: int) -> None:
         """Write the line, unless it is written already."""
@@ -91,6 +95,8 @@ class RequestRecord:
             fields["subject"] = printable(principal.subject)
         if self._code is not None:
             fields["code"] = self._code
+        if self._reason is not None:
+            fields["reason"] = printable(self._reason, 200)
         if self._setting is not None:
             fields["setting"] = self._setting
         if self.error_id is not None:

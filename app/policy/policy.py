@@ -1,13 +1,14 @@
 """All rules together, compiled once for each version of the settings."""
 
 import dataclasses
+import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from app.policy.decision import Decision, Demand, Standing, decide
-from app.policy.rules import Clearances, Own, Rule, need_of_author, normal_annotations
+from app.policy.rules import HINTS, Clearances, Own, Rule, need_of_author, normal_annotations
 from app.principal import Grants
 from app.settings.auth import AuthSettings, implied_scopes
 from app.settings.policies import PolicySettings
@@ -99,7 +100,7 @@ class Policy:
         for rule in self.rules:
             named = [tool for tool in served if rule.names(*tool)]
             if not named:
-                found.append(f"policies: {rule.label} names no tool")
+                found.append(f"policies: {rule.label} names no tool{_hint(rule, served)}")
             elif all(self.rule_for(*tool) is not rule for tool in named):
                 found.append(
                     f"policies: {rule.label} decides about no tool; "
@@ -121,3 +122,14 @@ class Policy:
             grants.tenant,
             grants.approvals,
         )
+
+
+def _hint(rule: Rule, served: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
+    """Which annotation of a rule no tool has; it may be misspelt."""
+    known = {name for _, annotations in served for name in annotations}
+    for name in rule.settings.annotations:
+        if HINTS.get(name, name) not in known:
+            close = difflib.get_close_matches(name, [*HINTS, *sorted(known)], n=1, cutoff=0.5)
+            meant = f"; did you mean {close[0]!r}?" if close else ""
+            return f": none has the annotation {name!r}{meant}"
+    return ""

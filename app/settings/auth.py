@@ -1,5 +1,6 @@
 """``[auth]``: whom to believe, and what nobody's rule decides."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -147,11 +148,9 @@ class ApiKeySettings(Section):
 
     id: Annotated[
         str,
-        Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$", description="Its name, which is no secret."),
+        Field(description="Its name, which is no secret."),
     ]
-    hash: Annotated[
-        str, Field(pattern=r"^sha256:[0-9a-f]{64}$", description="SHA-256 of the key in hex.")
-    ]
+    hash: Annotated[str, Field(description="`sha256:` and the SHA-256 of the key in hex.")]
     scopes: Annotated[tuple[ScopeToken, ...], Field(description="What it grants.")] = ()
     roles: Annotated[tuple[Name, ...], Field(description="Roles of who holds it.")] = ()
     clearance: Annotated[str | None, Field(description="One of [auth] clearances.")] = None
@@ -161,6 +160,22 @@ class ApiKeySettings(Section):
         AwareDatetime | None,
         Field(description="From then on it is refused, as 2027-01-01T00:00:00Z; default: never."),
     ] = None
+
+    @field_validator("id")
+    @classmethod
+    def _id_is_a_word(cls, value: str) -> str:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", value):
+            raise ValueError("must be 1 to 32 lower-case letters, digits and hyphens")
+        return value
+
+    @field_validator("hash")
+    @classmethod
+    def _hash_is_a_hash(cls, value: str) -> str:
+        if not re.fullmatch(r"sha256:[0-9a-f]{64}", value):
+            raise ValueError(
+                "must be sha256: and 64 hexadecimal digits; `keys create` and `keys hash` print it"
+            )
+        return value
 
 
 class AuthSettings(Section):
