@@ -178,6 +178,16 @@ def _reserved(values: dict[str, Any], source: str, sources: Mapping[str, str]) -
     return problems
 
 
+_SHAPES: Final = {
+    "tuple_type": 'must be a list such as ["a", "b"]; in the environment, JSON',
+    "dict_type": "must be a table such as { name = { ... } }",
+    "mapping_type": "must be a table such as { name = { ... } }",
+    "model_type": "must be a table such as { key = ... }",
+    "model_attributes_type": "must be a table such as { key = ... }",
+}
+"""What to write, where the library would speak of its own types."""
+
+
 def _explain(
     detail: ErrorDetails, values: dict[str, Any], source: str, sources: Mapping[str, str]
 ) -> Problem:
@@ -185,7 +195,8 @@ def _explain(
     key = ".".join(path)
     if not path:  # about sections together; the sentence names them
         return Problem("", detail["msg"].removeprefix("Value error, "), source)
-    where = next((sources[k] for k in (key, ".".join(path[:2])) if k in sources), source)
+    parents = (".".join(path[:end]) for end in range(len(path), 0, -1))
+    where = next((sources[each] for each in parents if each in sources), source)
     if path[:1] == ["overrides"] and (dotted := _unquoted_name(path, values)):
         return Problem(
             f"overrides.{dotted}",
@@ -195,8 +206,12 @@ def _explain(
     if detail["type"] == "extra_forbidden":
         kind = "section" if len(path) == 1 else "key"
         return Problem(key, _unknown(kind, path[-1], _model_at(path[:-1])), where)
-    message = detail["msg"].removeprefix("Value error, ")
     field = _field_at(path)
+    message = _SHAPES.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "tuple_type" and _model_at([*path, "0"]) is not None:
+        message = f"must be tables: write [[{key}]], with two brackets, above each"
+        if where.startswith("environment"):
+            message = 'must be a JSON list of objects such as [{"key": "value"}]'
     default = f" ({field.description})" if field is not None and field.description else ""
     return Problem(key, message[:1].lower() + message[1:] + default, where)
 
@@ -255,4 +270,4 @@ def _unknown(kind: str, name: str, model: type[BaseModel] | None) -> str:
     known = sorted(model.model_fields) if model is not None else []
     close = difflib.get_close_matches(name, known, n=1)
     hint = f'; did you mean "{close[0]}"?' if close else ""
-    return f"unknown {kind}{hint} Known: {', '.join(known)}." if known else f"unknown {kind}"
+    return f"unknown {kind}{hint or '.'} Known: {', '.join(known)}." if known else f"unknown {kind}"

@@ -38,6 +38,7 @@ class Principal:
         credential_id: ``jti`` of the token or id of the key, for logs; never the credential.
         expires_at: POSIX time from which the credential counts no longer; None: never.
         grants: The same as rules see it.
+        found: What the rules of one snapshot have given this caller; the registry's alone.
     """
 
     issuer: str | None = None
@@ -51,6 +52,7 @@ class Principal:
     credential_id: str | None = None
     expires_at: float | None = None
     grants: Grants = field(init=False, repr=False)
+    found: list[Any] = field(init=False, repr=False, default_factory=lambda: [None, None])
 
     def __post_init__(self) -> None:
         grants = Grants(

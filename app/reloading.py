@@ -25,24 +25,34 @@ def check_access(settings: Settings) -> None:
     try:
         Policy(settings.auth, settings.policies)
     except ValueError as error:
-        raise ConfigurationError([Problem("policies", str(error), "configuration")]) from None
+        raise ConfigurationError([Problem("", str(error), "configuration")]) from None
     try:
         Authenticator(settings)
     except (OSError, ValueError) as error:
-        raise ConfigurationError([Problem("auth", str(error), "configuration")]) from None
+        raise ConfigurationError([Problem("", str(error), "configuration")]) from None
 
 
-def reloaded_settings(
-    current: Settings, config: Path | None, flags: dict[str, dict[str, Any]] | None
-) -> Settings | None:
-    """The changed file, as far as it can take effect now; None if it cannot be used."""
+def read_again(config: Path | None, flags: dict[str, dict[str, Any]] | None) -> Settings | None:
+    """The changed file; None if it cannot be read."""
     try:
-        new = load_settings(config, flags=flags)
-        check_access(new)
+        return load_settings(config, flags=flags)
     except ConfigurationError as error:
-        for problem in error.problems:
-            log.error("configuration_problem", problem=str(problem))  # noqa: TRY400  # told in full
+        _tell(error)
         return None
+
+
+def is_usable(settings: Settings) -> bool:
+    """Whether rules, keys and files of keys can be used; if not, the log says why."""
+    try:
+        check_access(settings)
+    except ConfigurationError as error:
+        _tell(error)
+        return False
+    return True
+
+
+def as_far_as_possible(current: Settings, new: Settings) -> Settings:
+    """The new settings as far as they can take effect while the server runs."""
     later = [
         name
         for name in Settings.model_fields
@@ -59,3 +69,19 @@ def reloaded_settings(
     reloaded = {name: getattr(new, name) for name in RELOADED}
     reloaded["tools"] = new.tools.model_copy(update=fixed)
     return current.model_copy(update=reloaded)
+
+
+def files_of(settings: Settings) -> frozenset[Path]:
+    """The files of keys that settings name."""
+    auth = settings.auth
+    files = [auth.api_keys_file]
+    for issuer in auth.issuers:
+        files.append(issuer.keys_file)
+        if issuer.introspection is not None:
+            files.append(issuer.introspection.client_secret_file)
+    return frozenset(file.absolute() for file in files if file is not None)
+
+
+def _tell(error: ConfigurationError) -> None:
+    for problem in error.problems:
+        log.error("configuration_problem", problem=str(problem))

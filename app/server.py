@@ -12,9 +12,7 @@ import structlog
 from starlette.applications import Starlette
 
 from app.auth.authenticator import LOOK_S, Authenticator
-from app.auth.challenge import Challenge
 from app.auth.metadata import metadata_paths, resource_metadata
-from app.auth.revocation import Revocations
 from app.execution.executor import Executor
 from app.execution.results import ResultEncoder
 from app.http.endpoint import Endpoint
@@ -24,16 +22,15 @@ from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen, Stream
 from app.methods.tools import CallTool, ListTools
 from app.principal import Principal
-from app.protocol.errors import Refusal, Unauthorized
+from app.protocol.errors import Unauthorized, Unavailable
 from app.protocol.headers import HeaderMap
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.catalog import Catalog
 from app.registry.live import Registry
 from app.registry.watcher import changes
-from app.reloading import reloaded_settings
+from app.reloading import as_far_as_possible, files_of, is_usable, read_again
 from app.settings import Settings
-from app.state.memory import MemoryStore
 from app.version import server_version
 
 WATCH_STOP_S: Final = 2.0
@@ -79,10 +76,11 @@ class Service:
         self._config = config
         self._flags = flags
         messages = server_messages(settings)
-        self.revocations = Revocations(MemoryStore())
-        self._next_authenticator: Authenticator | None = None
+        self._named: frozenset[Path] = frozenset()
+        self._must_load = asyncio.Event()
         self.hub = Hub(
             limit=settings.limits.listen_streams,
+            limit_anonymous=self._places_of_anonymous_callers,
             keep_alive_s=settings.execution.keep_alive_s,
             look=self._look,
             renew=self._renew,
@@ -93,7 +91,6 @@ class Service:
             settings,
             messages=messages,
             keys=key_ring(settings),
-            on_swap=self._swap,
             on_change=self.hub.publish,
             enforce=enforce,
             log_problems=log_problems,
@@ -102,23 +99,31 @@ class Service:
         self.executor = Executor(
             settings, encoder, begin=self.registry.begin_call, end=self.registry.end_call
         )
+        # Without reload the hours of rules still change what a caller finds.
+        tools_change = settings.tools.reload or any(
+            rule.conditions.has_hours for rule in settings.policies
+        )
         self.router = Router(
             {
-                "server/discover": Discover(settings, messages, self.registry.list_ttl_ms),
+                "server/discover": Discover(
+                    settings,
+                    messages,
+                    list_ttl_ms=self.registry.list_ttl_ms,
+                    is_open=lambda: self.settings.auth.is_open,
+                    tools_change=tools_change,
+                ),
                 "tools/list": ListTools(self._catalog, time.time),
                 "tools/call": CallTool(
                     self._catalog,
                     self.executor,
                     encoder,
                     clock=time.time,
-                    challenge=Challenge(settings),
+                    challenge=lambda: self.endpoint.authenticator.challenge,
                 ),
-                "subscriptions/listen": Listen(tools_change=settings.tools.reload),
+                "subscriptions/listen": Listen(tools_change=tools_change),
             }
         )
-        self.endpoint = Endpoint(
-            settings, self.router, self.hub, messages, self._authenticator(settings)
-        )
+        self.endpoint = Endpoint(settings, self.router, self.hub, messages, Authenticator(settings))
         self._stop_watching = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -146,6 +151,7 @@ class Service:
             await asyncio.gather(self._watching, return_exceptions=True)
         if self._ending is not None:
             self._ending.cancel()
+            await asyncio.gather(self._ending, return_exceptions=True)
         await self.endpoint.authenticator.stop()
         await self.executor.stop()
         await self.registry.stop()
@@ -157,63 +163,83 @@ class Service:
     def _catalog(self) -> Catalog:
         return self.registry.catalog
 
+    def _places_of_anonymous_callers(self) -> int:
+        """Where some callers have a credential, those without must not take every place."""
+        places = self.settings.limits.listen_streams
+        return places // 2 if self.settings.auth.is_configured else places
+
     def _look(self, principal: Principal) -> str:
-        return self.registry.catalog.view(principal.grants, time.time()).fingerprint
+        return self.registry.catalog.view(principal, time.time()).fingerprint
 
     def _renew(self, principal: Principal) -> Principal | None:
         return self.endpoint.authenticator.renewed(principal)
 
-    def _swap(self, settings: Settings) -> None:
-        """A snapshot is published: those who call are known by the keys that go with it."""
-        self.settings = settings
-        if self._next_authenticator is not None:
-            self.endpoint.authenticator = self._next_authenticator
-            self._next_authenticator = None
-
     async def _watch(self) -> None:
         folder = Path(self.settings.tools.directory).resolve()  # noqa: ASYNC240  # once
-        watched = self._files_of_settings
-        async for changed in changes(folder, watched, stop=self._stop_watching):
-            if self._stop_watching.is_set():
-                return
+        # Beside the watching: a file that hangs must not keep a change of the rules waiting.
+        loading = asyncio.create_task(self._load_when_asked(), name="load tools")
+        try:
+            async for changed in changes(folder, self._watched, stop=self._stop_watching):
+                if self._stop_watching.is_set():
+                    return
+                watched = self._watched()
+                if not changed or not changed.isdisjoint(watched):
+                    await self._change_settings(announce=bool(changed))
+                if not changed or changed - watched:
+                    self._must_load.set()
+        finally:
+            loading.cancel()
+            await asyncio.gather(loading, return_exceptions=True)
+
+    async def _load_when_asked(self) -> None:
+        while True:
+            await self._must_load.wait()
+            self._must_load.clear()
             try:
-                settings = None
-                if watched() and (not changed or not changed.isdisjoint(watched())):
-                    settings = reloaded_settings(self.settings, self._config, self._flags)
-                await self._reload(settings)
+                await self.registry.reload()
             except (FileNotFoundError, TimeoutError) as error:
                 log.error("reload_failed", problem=str(error))  # noqa: TRY400  # it may come back
             except Exception:  # the last good snapshot goes on
                 log.exception("reload_failed")
 
-    def _files_of_settings(self) -> frozenset[Path]:
-        """The configuration, and the files of keys that it names."""
-        auth = self.settings.auth
-        files = [self._config, auth.api_keys_file, *(each.keys_file for each in auth.issuers)]
-        return frozenset(file.absolute() for file in files if file is not None)
+    def _watched(self) -> frozenset[Path]:
+        """The configuration, and the files of keys that it names or would name."""
+        config = {self._config.absolute()} if self._config is not None else set()
+        return frozenset(config) | files_of(self.settings) | self._named
 
-    async def _reload(self, settings: Settings | None) -> None:
-        if settings is None:
-            await self.registry.reload()
+    async def _change_settings(self, *, announce: bool) -> None:
+        new = read_again(self._config, self._flags)
+        if new is None:
             return
+        self._named = files_of(new)
+        if not is_usable(new):
+            return
+        settings = as_far_as_possible(self.settings, new)
         before = self.endpoint.authenticator
-        after = self._authenticator(settings, previous=before)
+        after = Authenticator(settings, previous=before)
         await after.start()
-        self._next_authenticator = after
-        try:
-            await self.registry.reload(settings)
-        finally:
-            self._next_authenticator = None
-            if self.endpoint.authenticator is after:
-                await before.stop()
-            else:  # the last good snapshot goes on, with its keys
-                await before.start()
-                await after.stop()
 
-    def _authenticator(
-        self, settings: Settings, previous: Authenticator | None = None
-    ) -> Authenticator:
-        return Authenticator(settings, previous=previous, revocations=self.revocations)
+        def swap() -> None:
+            self.settings = settings
+            self.endpoint.authenticator = after
+            if announce:
+                log.info(
+                    "configuration_applied",
+                    issuers=len(settings.auth.issuers),
+                    api_keys=len(after.keys.by_id),
+                    revoked=len(settings.auth.revoked),
+                    rules=len(settings.policies),
+                )
+
+        try:
+            await self.registry.apply(settings, swap)
+        except Exception:  # the last good snapshot goes on, with its keys
+            log.exception("reload_failed")
+        if self.endpoint.authenticator is after:
+            await before.stop()
+        else:
+            await before.start()
+            await after.stop()
 
     async def _look_after_listeners(self) -> None:
         """A credential may be revoked before its time: ask about those of listeners again."""
@@ -226,12 +252,16 @@ class Service:
                 await asyncio.sleep(0)
 
     async def _look_after(self, stream: Stream) -> None:
+        credential = stream.credential or HeaderMap(())
         try:
-            await self.endpoint.authenticator.authenticate(stream.credential or HeaderMap(()), b"")
+            principal = await self.endpoint.authenticator.authenticate(credential, b"")
+            self.hub.check(stream, principal)
         except Unauthorized:
             stream.refuse()
-        except Refusal:
+        except Unavailable:
             pass  # nobody can say now
+        except Exception:  # a bug of ours, which must not end the looking after all others
+            log.exception("listener_check_failed")
 
 
 def create_app(

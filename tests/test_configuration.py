@@ -89,6 +89,36 @@ PROBLEMS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         {},
         ('[overrides."finance.convert"]',),
     ),
+    "rules in single brackets": (
+        "[policies]\ntools = ['*']\n",
+        {},
+        ("policies: must be tables", "[[policies]]"),
+    ),
+    "an issuer in single brackets": (
+        "[auth.issuers]\nissuer = 'https://a.example'\n",
+        {},
+        ("auth.issuers: must be tables", "[[auth.issuers]]"),
+    ),
+    "a text for a list": (
+        "[[policies]]\ntools = '*'\n",
+        {},
+        ("policies.0.tools: must be a list", '["a", "b"]'),
+    ),
+    "rules from the environment that are no JSON": (
+        "",
+        {"MCP__POLICIES": "[{tools: *}]"},
+        ("environment MCP__POLICIES", "JSON"),
+    ),
+    "a misspelt key within a variable": (
+        "",
+        {"MCP__POLICIES": '[{"tool": ["*"]}]'},
+        ("environment MCP__POLICIES", "policies.0.tool", '"tools"'),
+    ),
+    "a number for a schema": (
+        "[[policies]]\ntools = ['*']\narguments = { rows = 100 }\n",
+        {},
+        ("policies.0.arguments.rows: must be a table",),
+    ),
     "a rule about no tool": ("[[policies]]\n", {}, ("policies.0", "tools", "annotations")),
     "a rule with a misspelt key": (
         "[[policies]]\ntools = ['*']\nrequires = { scops = ['a'] }\n",
@@ -118,6 +148,21 @@ PROBLEMS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         {},
         ("auth.issuers.0.algorithms.0",),
     ),
+    "two issuers that would be asked": (
+        (
+            "[[auth.issuers]]\nissuer = 'https://a.example'\n"
+            "introspection = { client_id = 'a', client_secret = 'b' }\n"
+            "[[auth.issuers]]\nissuer = 'https://b.example'\n"
+            "introspection = { client_id = 'a', client_secret = 'b' }\n"
+        ),
+        {},
+        ("only one issuer", "opaque"),
+    ),
+    "an introspection without a secret": (
+        "[[auth.issuers]]\nissuer = 'https://a.example'\nintrospection = { client_id = 'a' }\n",
+        {},
+        ("auth.issuers.0.introspection", "client_secret_file"),
+    ),
     "a circle of scopes": (
         "[auth.scope_hierarchy]\na = ['b']\nb = ['a']\n",
         {},
@@ -131,7 +176,7 @@ PROBLEMS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
     "a hash that is none": (
         "[[auth.api_keys]]\nid = 'a'\nhash = 'sha256:1'\n",
         {},
-        ("auth.api_keys.0.hash",),
+        ("auth.api_keys.0.hash", "64 hexadecimal digits", "keys create"),
     ),
     "a listener that nobody serves": ("", {"MCP__ADMIN__PORT": "1"}, ("admin", "MCP__ADMIN__PORT")),
     "an unknown variable": ("", {"MCP__SERVER__PROT": "1"}, ("MCP__SERVER__PROT", '"port"')),

@@ -27,6 +27,8 @@ ISSUER: Final = "api-key"
 PREFIX: Final = b"mts_"
 SECRET_BYTES: Final = 32
 
+MAX_KEY: Final = 80
+
 _KEY: Final = re.compile(rb"mts_([a-z0-9][a-z0-9-]{0,31})_[A-Za-z0-9_-]{43}\Z")
 _DUMMY: Final = "sha256:" + "0" * 64
 _UNKNOWN: Final = "The API key is not known."
@@ -46,7 +48,7 @@ def hash_key(key: str | bytes) -> str:
 
 def is_key(text: bytes) -> bool:
     """Whether a text has the form of a key."""
-    return text.startswith(PREFIX) and _KEY.match(text) is not None
+    return len(text) <= MAX_KEY and _KEY.match(text) is not None
 
 
 class ApiKeys:
@@ -84,6 +86,8 @@ class ApiKeys:
         Raises:
             Refused: It is no key, not known or expired.
         """
+        if len(text) > MAX_KEY:
+            raise Refused(_UNKNOWN)
         match = _KEY.match(text)
         # An id is no secret, and whether it is known shows nowhere but in the answer to the right
         # key; so an unknown one takes the same steps.

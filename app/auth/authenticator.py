@@ -1,18 +1,18 @@
 """From a request's credential to its principal."""
 
-import hashlib
 import math
 import time
 from collections.abc import Callable
 from typing import Final
 
 from app.auth.api_keys import ISSUER as API_KEY
-from app.auth.api_keys import ApiKeys, all_api_keys, is_key
+from app.auth.api_keys import PREFIX, ApiKeys, all_api_keys
 from app.auth.caller import Caller
 from app.auth.challenge import Challenge
-from app.auth.credentials import Credential, find_credential, other_scheme
-from app.auth.problems import IssuerUnavailable, Malformed, Refused
-from app.auth.remembered import Entry, Remembered, digest_of
+from app.auth.credentials import Credential, digest_of, find_credential, other_scheme
+from app.auth.introspection import secret_of
+from app.auth.problems import IssuerBusy, IssuerUnavailable, Malformed, Refused
+from app.auth.remembered import Entry, Remembered
 from app.auth.revocation import Revocations
 from app.auth.source import Checked, Source, static_keys
 from app.auth.tokens import MAX_TOKEN_BYTES, read_unverified
@@ -24,12 +24,12 @@ from app.state.interface import StoreUnavailable
 
 LOOK_S: Final = 5.0
 """A revocation that another server wrote down counts here after this long at the latest."""
-MAX_REFUSED: Final = 1000
-REFUSED_S: Final = 5.0
-"""A token that an issuer would not vouch for is refused without asking for this long."""
+MAX_OPAQUE_BYTES: Final = 4096
+"""A token that says something by itself may be longer; see ``MAX_TOKEN_BYTES``."""
 STORE_RETRY_S: Final = 5.0
 
 _BEARER: Final = b"Bearer "
+_KEY: Final = _BEARER + PREFIX
 
 
 class Authenticator:
@@ -41,6 +41,9 @@ class Authenticator:
             answering until it is stopped.
         revocations: A list that is asked besides ``[auth] revoked``.
         clock: POSIX time.
+
+    Attributes:
+        challenge: Writes the refusals.
 
     Raises:
         UnusableFile: ``api_keys_file`` or a ``keys_file`` cannot be used.
@@ -56,11 +59,11 @@ class Authenticator:
     ) -> None:
         auth = settings.auth
         self._configured = auth.is_configured
-        self._open = auth.allow_unauthenticated or not self._configured
+        self._open = auth.is_open
         self._revoked = frozenset(auth.revoked)
         self._revocations = revocations
         self._clock = clock
-        self._challenge = Challenge(settings)
+        self.challenge = Challenge(settings)
         self.keys: ApiKeys = ApiKeys(
             all_api_keys(auth.api_keys, auth.api_keys_file, auth.clearances),
             auth.revoked,
@@ -71,7 +74,6 @@ class Authenticator:
             for number, issuer in enumerate(auth.issuers)
         }
         self.remembered = Remembered()
-        self._refused: dict[bytes, float] = {}
         self._key_looks: dict[str, float] = {}
         if previous is not None:
             self.remembered.take_over(previous.remembered, self.sources.values(), self._revoked)
@@ -79,10 +81,11 @@ class Authenticator:
     def _source(self, settings: Settings, number: int, previous: "Authenticator | None") -> Source:
         issuer, resource = settings.auth.issuers[number], settings.resource_url
         static = static_keys(issuer)
+        secret = secret_of(issuer.introspection) if issuer.introspection is not None else None
         old = previous.sources.get(issuer.issuer) if previous is not None else None
-        if old is not None and old.is_same(issuer, resource, static):
+        if old is not None and old.is_same(issuer, resource, static, secret):
             return old
-        return Source(issuer, resource, static=static, clock=self._clock)
+        return Source(issuer, resource, static=static, secret=secret, clock=self._clock)
 
     async def start(self) -> None:
         """Begin to fetch keys, and be the one who stops it. Waits for no issuer."""
@@ -111,14 +114,18 @@ class Authenticator:
         # The usual request in the fewest steps; any other goes the long way, to the same end.
         if (
             value is not None
+            and len(value) <= MAX_TOKEN_BYTES
             and value.startswith(_BEARER)
+            and not value.startswith(_KEY)
             and not query
             and not headers.repeated
             and b"x-api-key" not in headers
         ):
             now = self._clock()
-            entry = self.remembered.get(hashlib.sha256(value[7:]).digest(), now)
-            if entry is not None and (self._revocations is None or now - entry.looked_at < LOOK_S):
+            entry = self.remembered.get(digest_of(value[7:]), now)
+            if entry is None:
+                return None
+            if self._revocations is None or now - entry.looked_at < LOOK_S:
                 return entry.caller
         try:
             return self._known(self._credential(headers, query))
@@ -141,13 +148,18 @@ class Authenticator:
             return await self._checked(credential)
         except Refused as refused:
             raise self._refusal(refused) from None
+        except IssuerBusy as busy:
+            raise self.challenge.unavailable(
+                "The authorization server is asked about too many tokens at once.",
+                busy.retry_after_s,
+            ) from None
         except IssuerUnavailable as error:
-            raise self._challenge.unavailable(
+            raise self.challenge.unavailable(
                 "The authorization server cannot be reached, so the token cannot be checked.",
                 error.retry_after_s,
             ) from None
         except StoreUnavailable:
-            raise self._challenge.unavailable(
+            raise self.challenge.unavailable(
                 "The list of revoked credentials cannot be read.", STORE_RETRY_S
             ) from None
 
@@ -187,7 +199,7 @@ class Authenticator:
             return None
         credential = find_credential(headers, query)
         if credential is None and not self._open:
-            raise self._challenge.unauthorized(
+            raise self.challenge.unauthorized(
                 "The scheme of the header Authorization is not accepted; send Bearer."
                 if other_scheme(headers)
                 else "A credential is needed: send Authorization: Bearer TOKEN or X-API-Key: KEY."
@@ -198,7 +210,7 @@ class Authenticator:
         if credential is None:
             return ANONYMOUS
         now = self._clock()
-        if credential.is_key or is_key(credential.text):
+        if credential.is_key:
             holder = self.keys.check(credential.text, now)
             fresh = now - self._key_looks.get(holder.credential_id or "", -math.inf) < LOOK_S
             return holder if fresh or self._revocations is None else None
@@ -208,7 +220,7 @@ class Authenticator:
         return entry.caller
 
     async def _checked(self, credential: Credential) -> Principal:
-        if credential.is_key or is_key(credential.text):
+        if credential.is_key:
             holder = self.keys.check(credential.text, self._clock())
             await self._refuse_revoked(holder)
             self._key_looks[holder.credential_id or ""] = self._clock()
@@ -216,14 +228,14 @@ class Authenticator:
         digest = digest_of(credential.text)
         entry = self.remembered.get(digest, self._clock())
         if entry is None:
-            source, checked = await self._check(credential.text, digest)
+            source, checked = await self._check(credential.text)
             entry = Entry(
                 checked.caller,
                 source,
                 checked.until,
                 generation=source.issuer.generation,
                 looked_at=0.0,
-                size=len(credential.text),
+                size=max(len(credential.text), checked.caller.size),
             )
         try:
             await self._refuse_revoked(entry.caller)
@@ -235,41 +247,26 @@ class Authenticator:
             self.remembered.put(digest, entry)
         return entry.caller
 
-    async def _check(self, token: bytes, digest: bytes) -> tuple[Source, Checked]:
-        if len(token) > MAX_TOKEN_BYTES:
-            raise Refused("The token is too long.")
+    async def _check(self, token: bytes) -> tuple[Source, Checked]:
         unverified = read_unverified(token)
         if unverified is None:
-            return await self._check_opaque(token, digest)
+            return await self._check_opaque(token)
         issuer = unverified.issuer
         source = self.sources.get(issuer) if isinstance(issuer, str) else None
         if source is None:
             raise Refused("The token is of an issuer that is not accepted.")
         return source, await source.check_jwt(token, unverified)
 
-    async def _check_opaque(self, token: bytes, digest: bytes) -> tuple[Source, Checked]:
-        """Ask each issuer that can be asked, until one vouches for the token."""
-        asked = [source for source in self.sources.values() if source.introspector is not None]
-        if not asked:
+    async def _check_opaque(self, token: bytes) -> tuple[Source, Checked]:
+        """Ask the one issuer that can be asked: a token is shown to nobody else."""
+        for source in self.sources.values():
+            if source.introspector is not None:
+                break
+        else:
             raise Refused("The token is not a JSON Web Token, nor an API key.")
-        if self._refused.get(digest, 0.0) > self._clock():
-            raise Refused("The token is not active.")
-        silent: IssuerUnavailable | None = None
-        refused = Refused("The token is not active.")
-        for source in asked:
-            try:
-                return source, await source.check_opaque(token)
-            except IssuerUnavailable as error:
-                silent = error
-            except Refused as error:
-                refused = error
-        if silent is not None:
-            raise silent
-        self._refused.pop(digest, None)
-        self._refused[digest] = self._clock() + REFUSED_S
-        if len(self._refused) > MAX_REFUSED:
-            del self._refused[next(iter(self._refused))]
-        raise refused
+        if len(token) > MAX_OPAQUE_BYTES:
+            raise Refused("The token is too long.")
+        return source, await source.check_opaque(token)
 
     async def _refuse_revoked(self, caller: Principal) -> None:
         if caller.credential_id in self._revoked or await self.is_revoked(caller):
@@ -277,8 +274,8 @@ class Authenticator:
 
     def _refusal(self, refused: Refused) -> ProtocolError:
         if isinstance(refused, Malformed):
-            return self._challenge.malformed(str(refused))
-        return self._challenge.unauthorized(str(refused), error="invalid_token")
+            return self.challenge.malformed(str(refused))
+        return self.challenge.unauthorized(str(refused), error="invalid_token")
 
 
 def _has_ended(principal: Principal, now: float) -> bool:

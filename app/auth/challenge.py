@@ -59,6 +59,10 @@ class Challenge:
         header = self._header(scopes, "insufficient_scope", message)
         return Forbidden(message, data={"scopes": list(scopes)}, headers=[header])
 
+    def forbidden(self, message: str) -> Forbidden:
+        """403 for a caller whom no further scope would help."""
+        return Forbidden(message, headers=[self._header((), None, message)])
+
     def malformed(self, message: str) -> InvalidRequest:
         """400 for a request whose credentials cannot be read."""
         header = self._header((), "invalid_request", message)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from app.auth.caller import Caller, Seal, read_only_claims
+from app.auth.caller import Caller, Seal, measured, read_only_claims
 from app.auth.problems import Refused
 from app.settings import IssuerSettings
 
@@ -50,8 +50,9 @@ def caller_of(
     """The principal that claims describe.
 
     Raises:
-        Refused: They do not say who it is.
+        Refused: They do not say who it is, or are too deep or too large.
     """
+    size = measured(claims)
     paths = settings.claims
     subject = claim_at(claims, paths.subject)
     if not isinstance(subject, str) or not 0 < len(subject) <= MAX_IDENTIFIER:
@@ -60,16 +61,17 @@ def caller_of(
         issuer=settings.issuer,
         subject=subject,
         scopes=frozenset(
-            scope for scope in _words(claims, paths.scopes) if _SCOPE_TOKEN.match(scope)
+            scope for scope in _scopes(claims, paths.scopes) if _SCOPE_TOKEN.match(scope)
         ),
         claims=read_only_claims(claims),
         tenant=_text(claims, paths.tenant),
-        roles=_words(claims, paths.roles),
+        roles=_names(claims, paths.roles),
         clearance=_text(claims, paths.clearance),
-        approvals=_words(claims, paths.approvals),
+        approvals=_names(claims, paths.approvals),
         credential_id=token_id(claims),
         expires_at=expires_at,
         seal=seal,
+        size=size,
     )
 
 
@@ -107,17 +109,24 @@ def _first(claims: Claims, paths: Iterable[str]) -> Any:
     return next((value for path in paths if (value := claim_at(claims, path)) is not None), None)
 
 
-def _words(claims: Claims, paths: Iterable[str]) -> frozenset[str]:
-    """Words of a text, or the texts of a list; anything else grants nothing."""
+def _scopes(claims: Claims, paths: Iterable[str]) -> frozenset[str]:
+    """A text is scopes with spaces between, and no other white space (RFC 6749, section 3.3)."""
     value = _first(claims, paths)
-    if isinstance(value, str):
-        found: list[Any] = value.split()
-    elif isinstance(value, list):
-        found = value
-    else:
+    return _texts([word for word in value.split(" ") if word] if isinstance(value, str) else value)
+
+
+def _names(claims: Claims, paths: Iterable[str]) -> frozenset[str]:
+    """A text is one name: names may have spaces, and a part of one is none."""
+    value = _first(claims, paths)
+    return _texts([value] if isinstance(value, str) else value)
+
+
+def _texts(value: Any) -> frozenset[str]:
+    """The texts of a list; anything else grants nothing."""
+    if not isinstance(value, list):
         return frozenset()
     return frozenset(
-        word for word in found[:MAX_ENTRIES] if isinstance(word, str) and 0 < len(word) <= MAX_ENTRY
+        each for each in value[:MAX_ENTRIES] if isinstance(each, str) and 0 < len(each) <= MAX_ENTRY
     )
 
 

@@ -4,18 +4,32 @@ Sources: RFC 6750, section 2.1 (``Authorization: Bearer``); Authorization, "Acce
 (never in the query string).
 """
 
+import hashlib
 import re
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl
 
+from app.auth.api_keys import PREFIX
 from app.auth.problems import Malformed, Refused
+from app.auth.tokens import MAX_TOKEN_BYTES
 from app.protocol.headers import HeaderMap
 
-# auth-scheme [ 1*SP credentials ], RFC 9110 section 11.4.
-_AUTHORIZATION: Final = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)(?: +([^ ].*))?\Z", re.DOTALL)
+MAX_QUERY: Final = 2048
+"""Bytes of a query string. Nothing here needs one; a longer one is not searched."""
+
+_SCHEME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}\Z")  # RFC 9110, section 11.1
 _BEARER_TOKEN: Final = re.compile(rb"[A-Za-z0-9\-._~+/]+=*\Z")  # b64token, RFC 6750 section 2.1
 _OPTIONAL_SPACE: Final = b" \t"
 
+
+def _however_escaped(character: str) -> str:
+    return f"(?:{character}|%(?i:{ord(character):02x}))"
+
+
+# A name in a query, whichever of its characters are escaped. Not decoded first, since that takes
+# long for what anybody may send.
+_QUERY_TOKEN: Final = re.compile(
+    f"&{''.join(map(_however_escaped, 'access_token'))}(?:[=&]|\\Z)".encode("ascii")
+)
 
 CREDENTIALS: Final = frozenset({b"authorization", b"x-api-key"})
 """The headers that a credential may come in."""
@@ -26,7 +40,8 @@ class Credential(NamedTuple):
 
     Attributes:
         text: The token or key, as it came.
-        is_key: It came as ``X-API-Key``, so it can be nothing but a key.
+        is_key: It came as ``X-API-Key`` or begins as a key does, so it can be nothing else. A
+            key with a mistake in it is still a secret, and is shown to no issuer.
     """
 
     text: bytes
@@ -40,8 +55,9 @@ def find_credential(headers: HeaderMap, query: bytes) -> Credential | None:
     server may have asked for it.
 
     Raises:
-        Malformed: There are two, or ``Authorization`` cannot be read.
-        Refused: It is in the query string, where logs would keep it.
+        Malformed: There are two, or ``Authorization`` cannot be read, or the query string is
+            longer than any that should be looked through.
+        Refused: It is in the query string, where logs would keep it; or it is too long.
     """
     for name, shown in ((b"authorization", "Authorization"), (b"x-api-key", "X-API-Key")):
         # Ours: two copies are refused even where they agree. A proxy may check one while this
@@ -60,16 +76,33 @@ def find_credential(headers: HeaderMap, query: bytes) -> Credential | None:
             "A token in the query string is not accepted; send it as Authorization: Bearer."
         )
     if token is not None:
-        return Credential(token, is_key=False)
+        if len(token) > MAX_TOKEN_BYTES:
+            raise Refused("The token is too long.")
+        if not _BEARER_TOKEN.match(token):
+            raise Malformed(
+                "The token of the header Authorization is missing or malformed; send "
+                "Authorization: Bearer TOKEN."
+            )
+        return Credential(token, is_key=token.startswith(PREFIX))
     return Credential(key, is_key=True) if key else None
 
 
+def digest_of(token: bytes) -> bytes:
+    """What a token is remembered by. The token itself is not kept."""
+    return hashlib.sha256(token).digest()
+
+
 def has_query_token(query: bytes) -> bool:
-    """Whether a query string has ``access_token`` (RFC 6750, section 2.3), however escaped."""
+    """Whether a query string has ``access_token`` (RFC 6750, section 2.3), however escaped.
+
+    Raises:
+        Malformed: It is too long to look for that.
+    """
     if not query:
         return False
-    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-    return any(name == "access_token" for name, _ in pairs)
+    if len(query) > MAX_QUERY:
+        raise Malformed(f"The query string is longer than {MAX_QUERY} bytes; none is needed.")
+    return _QUERY_TOKEN.search(b"&" + query) is not None
 
 
 def other_scheme(headers: HeaderMap) -> bool:
@@ -79,17 +112,10 @@ def other_scheme(headers: HeaderMap) -> bool:
 
 
 def _bearer(value: bytes) -> bytes | None:
+    """What stands behind the scheme Bearer, whatever it is; None without that scheme."""
     if not value:
         return None
-    match = _AUTHORIZATION.match(value)
-    if match is None:
+    scheme, _, rest = value.partition(b" ")
+    if not _SCHEME.match(scheme):
         raise Malformed("The header Authorization is malformed; send Authorization: Bearer TOKEN.")
-    scheme, token = match.groups()
-    if scheme.lower() != b"bearer":
-        return None
-    if token is None or not _BEARER_TOKEN.match(token):
-        raise Malformed(
-            "The token of the header Authorization is missing or malformed; send "
-            "Authorization: Bearer TOKEN."
-        )
-    return bytes(token)
+    return rest.lstrip(b" ") if scheme.lower() == b"bearer" else None

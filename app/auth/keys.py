@@ -146,7 +146,9 @@ def _algorithms_of(key: Any) -> frozenset[str]:
 
 def _built(key: Mapping[str, Any], algorithms: frozenset[str]) -> Mapping[str, jwt.PyJWK]:
     """One key by each algorithm."""
-    public = {member: key[member] for member in _PUBLIC if member in key}
+    public = {member: key[member] for member in _PUBLIC if key.get(member) is not None}
+    if algorithms and not all(isinstance(value, str) for value in public.values()):
+        raise _Odd("is malformed")
     try:
         built = {algorithm: jwt.PyJWK(public, algorithm) for algorithm in sorted(algorithms)}
     except Exception:  # noqa: BLE001  # whatever is wrong with one key, the others count

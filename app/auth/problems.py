@@ -24,5 +24,12 @@ class IssuerUnavailable(Exception):
         self.retry_after_s = retry_after_s
 
 
+class IssuerBusy(IssuerUnavailable):
+    """It is asked as much as it may be."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+
+
 class UnusableFile(ValueError):
     """A file that the settings name cannot be used; the message names it and what is right."""

@@ -1,6 +1,5 @@
 """Tokens that were checked, by the hash of their text, so that a call need not check again."""
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -13,11 +12,6 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 """Of the tokens' own text, which their claims in memory are some times as large as."""
 
 
-def digest_of(token: bytes) -> bytes:
-    """What a token is remembered by. The token itself is not kept."""
-    return hashlib.sha256(token).digest()
-
-
 @dataclass(slots=True)
 class Entry:
     """One checked token.
@@ -26,7 +20,7 @@ class Entry:
         until: POSIX time from which it must be checked again.
         generation: Of the issuer's keys when it was checked.
         looked_at: When the list of revoked tokens was last asked about it.
-        size: Bytes of the token.
+        size: Bytes of the token, or characters of its claims, whichever are more.
     """
 
     caller: Caller

@@ -3,19 +3,28 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
 from app.auth.audience import Audiences
 from app.auth.caller import Caller, Seal
 from app.auth.claims import caller_of, check_times
-from app.auth.introspection import RETRY_S, Introspector
+from app.auth.credentials import digest_of
+from app.auth.introspection import Introspector
 from app.auth.issuer import Issuer
 from app.auth.keys import KeySet, NoKeySet, parse_key_set
 from app.auth.problems import IssuerUnavailable, Refused, UnusableFile
+from app.auth.restraint import RETRY_S, Lately
 from app.auth.tokens import Unverified, check_header, check_signature
 from app.settings import IssuerSettings
+
+MAX_REFUSED: Final = 1000
+REFUSED_S: Final = 5.0
+"""A token that an issuer would not vouch for is refused without asking for this long."""
+MAX_VOUCHED: Final = 10_000
+VOUCHED_S: Final = 86_400.0
+"""And one that it did vouch for is asked about before strangers for this long."""
 
 
 class Checked(NamedTuple):
@@ -35,6 +44,7 @@ class Source:
     Args:
         resource: The URL that they must be made for.
         static: Keys of ``keys_file``.
+        secret: For introspection, where it is configured.
         clock: POSIX time.
 
     Attributes:
@@ -48,11 +58,13 @@ class Source:
         resource: str,
         *,
         static: KeySet | None = None,
+        secret: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
         self.resource = resource
         self.static = static
+        self.secret = secret
         self.seal = Seal()
         self.owner: object = None
         self.issuer = Issuer(settings, static=static, clock=clock)
@@ -60,15 +72,22 @@ class Source:
         self._audiences = Audiences(resource, settings.audiences)
         asks = settings.introspection
         self.introspector = (
-            Introspector(self.issuer, asks, self._audiences, clock=clock) if asks else None
+            Introspector(self.issuer, asks, self._audiences, secret=secret, clock=clock)
+            if asks is not None and secret is not None
+            else None
         )
         self._asking: dict[bytes, asyncio.Task[Checked]] = {}
+        self._refused = Lately(REFUSED_S, MAX_REFUSED)
+        self._vouched = Lately(VOUCHED_S, MAX_VOUCHED)
 
-    def is_same(self, settings: IssuerSettings, resource: str, static: KeySet | None) -> bool:
+    def is_same(
+        self, settings: IssuerSettings, resource: str, static: KeySet | None, secret: str | None
+    ) -> bool:
         """Whether a token that counts here counts under these settings as well."""
         marks = static.marks if static is not None else None
         own = self.static.marks if self.static is not None else None
-        return (self.settings, self.resource, own) == (settings, resource, marks)
+        mine = (self.settings, self.resource, own, self.secret)
+        return mine == (settings, resource, marks, secret)
 
     def start(self) -> None:
         """Begin to fetch keys; waits for nothing."""
@@ -120,11 +139,14 @@ class Source:
             Refused: It does not count.
             IssuerUnavailable: Nobody can say now.
         """
-        task = self._asking.get(token)
+        digest = digest_of(token)
+        if self._refused.has(digest, self._clock()):
+            raise Refused("The token is not active.")
+        task = self._asking.get(digest)
         if task is None:
-            task = asyncio.create_task(self._ask(token), name="introspection")
-            self._asking[token] = task
-            task.add_done_callback(lambda done: self._answered(token, done))
+            task = asyncio.create_task(self._ask(token, digest), name="introspection")
+            self._asking[digest] = task
+            task.add_done_callback(lambda done: self._answered(digest, done))
         await asyncio.wait(
             {task}
         )  # not awaited itself: a caller that leaves must not take it along
@@ -132,16 +154,22 @@ class Source:
             raise IssuerUnavailable(RETRY_S)
         return task.result()
 
-    async def _ask(self, token: bytes) -> Checked:
+    async def _ask(self, token: bytes, digest: bytes) -> Checked:
         if self.introspector is None or self.settings.introspection is None:
             raise Refused("Its issuer cannot be asked about this token.")
-        claims, expires_at = await self.introspector.ask(token)
-        caller = caller_of(claims, self.settings, seal=self.seal, expires_at=expires_at)
+        is_stranger = not self._vouched.has(digest, self._clock())
+        try:
+            claims, expires_at = await self.introspector.ask(token, is_stranger=is_stranger)
+            caller = caller_of(claims, self.settings, seal=self.seal, expires_at=expires_at)
+        except Refused:
+            self._refused.add(digest, self._clock())
+            raise
+        self._vouched.add(digest, self._clock())
         until = self._clock() + self.settings.introspection.cache_s
         return Checked(caller, until if expires_at is None else min(until, expires_at))
 
-    def _answered(self, token: bytes, task: asyncio.Task[Checked]) -> None:
-        del self._asking[token]
+    def _answered(self, digest: bytes, task: asyncio.Task[Checked]) -> None:
+        del self._asking[digest]
         if not task.cancelled():
             task.exception()  # looked at, even if everybody has left
 

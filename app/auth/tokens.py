@@ -14,6 +14,10 @@ from app.auth.problems import Refused
 from app.settings import IssuerSettings
 
 MAX_TOKEN_BYTES: Final = 16 * 1024
+MAX_HEADER: Final = 4 * 1024
+"""Characters of the header: one that brings a certificate along, as some do, fits in."""
+MAX_CONTAINERS: Final = 1000
+"""Lists and objects of a part. A token full of empty ones takes long to read, for its size."""
 MAX_KID: Final = 512
 
 _COMPACT: Final = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*\Z")
@@ -36,10 +40,21 @@ class Unverified(NamedTuple):
 
 
 def read_unverified(token: bytes) -> Unverified | None:
-    """Header and issuer of a JWT, or None where a token is none."""
-    if not _COMPACT.match(token):
+    """Header and issuer of a JWT, or None where a token is none.
+
+    Args:
+        token: Of no more than ``MAX_TOKEN_BYTES``.
+
+    Raises:
+        Refused: Nothing that large is read before its signature is checked.
+    """
+    if token.count(b".") != 2:
         return None
     head, payload, _ = token.split(b".")
+    if len(head) > MAX_HEADER:
+        raise Refused("The token's header is too long.")
+    if not _COMPACT.match(token):
+        return None
     header, claims = _object(head), _object(payload)
     if header is None or claims is None or "alg" not in header:
         return None
@@ -102,7 +117,10 @@ def _short_type(value: str) -> str:
 
 def _object(part: bytes) -> dict[str, Any] | None:
     try:
-        value = orjson.loads(jwt.utils.base64url_decode(part))
+        text = jwt.utils.base64url_decode(part)
+        if text.count(b"[") + text.count(b"{") > MAX_CONTAINERS:
+            raise Refused("The token has too many lists and objects.")
+        value = orjson.loads(text)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None

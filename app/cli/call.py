@@ -22,7 +22,7 @@ from app.cli.options import (
     tool_flags,
 )
 from app.execution.execution import Execution
-from app.methods.answers import Answer, Caller, Reply
+from app.methods.answers import Answer, Reply, Sender
 from app.observability.logs import configure_logging
 from app.protocol.errors import ParseError, ProtocolError
 from app.protocol.inbound import Call
@@ -76,7 +76,7 @@ async def _run(settings: Settings, name: str, arguments: dict[str, Any]) -> dict
     )
     request = Call(1, "tools/call", {"name": name, "arguments": arguments}, meta)
     try:
-        answer = service.router.dispatch(request, Caller())
+        answer = service.router.dispatch(request, Sender())
         if not isinstance(answer, Answer):
             answer = await answer
         encoded = answer.result if isinstance(answer, Reply) else b""

@@ -1,9 +1,12 @@
 """``explain``: what a caller finds of one tool, and which rule decided."""
 
 import asyncio
+import base64
 import difflib
+import ipaddress
 import json
 import sys
+import time
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -36,6 +39,10 @@ from app.protocol.errors import ProtocolError
 from app.protocol.headers import HeaderMap
 from app.registry.tool import InvalidArguments, Tool
 from app.settings import IssuerSettings, Settings
+from app.toolkit import ToolError
+
+NO_ISSUER = "https://claims.invalid"
+"""Stands for an issuer where none is configured, so that claims can be tried all the same."""
 
 _MARKS = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "[yellow]?[/yellow]"}
 
@@ -71,9 +78,20 @@ def explain(
     """
     if sum(each is not None for each in (token, key, claims)) > 1:
         fail("--token, --key and --claims are three ways to name one caller; use one", Exit.USAGE)
+    if "" in (token, key):
+        fail("--token and --key must not be empty", Exit.USAGE)
+    _check_address(from_)
+    instant = _instant(at)
     settings = load_or_exit(config, tool_flags(tools))
     found = _find(tool, settings)
-    principal = _principal(settings, token or key, claims)
+    principal = _principal(settings, key if token is None else token, claims)
+    auth = settings.auth
+    if principal is ANONYMOUS and not auth.is_open:
+        fail(
+            "a caller without a credential is refused with 401, whatever the tool: name one by "
+            "--token, --key or --claims",
+            Exit.PROBLEMS,
+        )
     arguments = None if args is None else _arguments(found, args)
     explanation = explain_access(
         Policy(settings.auth, settings.policies),
@@ -81,7 +99,7 @@ def explain(
         found.annotations,
         own=found.own,
         grants=principal.grants,
-        now=_instant(at).timestamp(),
+        now=instant.timestamp(),
         address=from_,
         arguments=arguments,
     )
@@ -105,11 +123,14 @@ def _find(name: str, settings: Settings) -> Tool:
 def _principal(settings: Settings, credential: str | None, claims: str | None) -> Principal:
     if credential is not None:
         text = sys.stdin.readline().strip() if credential == "-" else credential
+        if not text:
+            fail("standard input was empty", Exit.USAGE)
         try:
             return asyncio.run(_who_shows(text, settings))
         except ProtocolError as error:
             fail(
-                f"the credential is refused with {error.http_status}: {error.message}",
+                f"the credential is refused with {error.http_status}: {error.message}"
+                + _what_it_says(text, settings),
                 Exit.PROBLEMS,
             )
     if claims is not None:
@@ -119,6 +140,22 @@ def _principal(settings: Settings, credential: str | None, claims: str | None) -
         except Refused as refused:
             fail(f"--claims: {refused}", Exit.USAGE)
     return ANONYMOUS
+
+
+def _what_it_says(token: str, settings: Settings) -> str:
+    """What a refused JWT says beside what is expected; nothing is believed of it."""
+    try:
+        payload = token.split(".")[1]
+        claims = orjson.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        said = {name: claims.get(name) for name in ("iss", "aud", "exp")}
+    except (IndexError, ValueError, AttributeError):
+        return ""
+    issuers = ", ".join(issuer.issuer for issuer in settings.auth.issuers)
+    return (
+        f"\nIt says {json.dumps(said)[:500]}. Accepted: iss {issuers or 'none'}; aud "
+        f"{settings.resource_url}, and what the issuer's `audiences` name; exp after "
+        f"{int(time.time())}."
+    )
 
 
 async def _who_shows(credential: str, settings: Settings) -> Principal:
@@ -139,16 +176,16 @@ def _issuer_of(claims: dict[str, Any], settings: Settings) -> IssuerSettings:
     for issuer in issuers:
         if issuer.issuer == claims.get("iss"):
             return issuer
-    return issuers[0] if issuers else IssuerSettings(issuer="https://claims.example")
+    return issuers[0] if issuers else IssuerSettings(issuer=NO_ISSUER)
 
 
 def _arguments(tool: Tool, text: str) -> dict[str, Any]:
     given = _object("--args", text)
     try:
-        prepared, _ = tool.prepare(given)
-    except InvalidArguments as error:
+        _, keywords = tool.prepare(given)
+        return tool.effective(keywords)
+    except (InvalidArguments, ToolError) as error:
         fail(f"--args do not satisfy the tool's own schema: {error}", Exit.PROBLEMS)
-    return {**tool.defaults, **prepared}
 
 
 def _object(option: str, text: str) -> dict[str, Any]:
@@ -157,7 +194,8 @@ def _object(option: str, text: str) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         value = None
     if not isinstance(value, dict):
-        fail(f'{option} must be a JSON object such as \'{{"sub": "alice"}}\'', Exit.USAGE)
+        example = '{"sub": "alice"}' if option == "--claims" else '{"amount": 5}'
+        fail(f"{option} must be a JSON object such as '{example}'", Exit.USAGE)
     return value
 
 
@@ -168,7 +206,16 @@ def _instant(text: str | None) -> datetime:
         instant = datetime.fromisoformat(text)
     except ValueError:
         fail("--at must be an instant such as 2026-12-24T18:00+01:00", Exit.USAGE)
+    if not 1970 < instant.year < 9000:  # zones know nothing of other years
+        fail("--at must be an instant of the years 1971 to 8999", Exit.USAGE)
     return instant if instant.tzinfo is not None else instant.astimezone()
+
+
+def _check_address(text: str | None) -> None:
+    try:
+        ipaddress.ip_address(text or "127.0.0.1")
+    except ValueError:
+        fail("--from must be an IP address such as 192.0.2.7", Exit.USAGE)
 
 
 def _as_json(tool: Tool, principal: Principal, explanation: Explanation) -> dict[str, Any]:
@@ -187,7 +234,9 @@ def _as_json(tool: Tool, principal: Principal, explanation: Explanation) -> dict
 def _print(tool: Tool, principal: Principal, explanation: Explanation) -> None:
     who = "a caller without a credential"
     if principal.issuer is not None:
-        who = f"{principal.subject} of {principal.issuer}"
+        who = str(principal.subject)
+        if principal.issuer != NO_ISSUER:
+            who += f" of {principal.issuer}"
     out.print(f"[bold]{tool.name}[/bold] for {escape(who)}", soft_wrap=True)
     for rule in explanation.rules:
         if rule.decides:

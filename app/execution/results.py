@@ -9,6 +9,7 @@ from pydantic_core import SchemaSerializer, core_schema
 from app.content import BLOCKS, NO_STRUCTURED_CONTENT, Block, ToolResult, blocks_json
 from app.protocol.jsonrpc import NotFinite, dumps
 from app.protocol.messages import ServerMessages, text_content
+from app.registry.signature import mapping_as_dict
 from app.registry.tool import Tool
 
 _ANY: Final = SchemaSerializer(
@@ -165,7 +166,9 @@ def _plain_json(tool: Tool, value: Any) -> Any:
 def _any_json(value: Any) -> Any:
     _refuse_unordered(value)
     try:
-        return _ANY.to_python(value, mode="json", by_alias=True, warnings=False)
+        return _ANY.to_python(
+            value, mode="json", by_alias=True, warnings=False, fallback=mapping_as_dict
+        )
     except Exception as error:  # noqa: BLE001  # likewise
         raise BadResult(f"a {type(value).__name__} has no JSON form: {error}") from None
 

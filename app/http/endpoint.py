@@ -11,10 +11,10 @@ from app.execution.execution import Execution
 from app.http.address import Addresses
 from app.http.calls import carry_call
 from app.http.exchange import Disconnected, Exchange
-from app.http.gate import NOTHING, Gate
+from app.http.gate import NO_MEDIA, Gate
 from app.http.listening import carry_subscription
 from app.http.responses import Receive, Scope, Send
-from app.methods.answers import Answer, Caller, Reply
+from app.methods.answers import Answer, Reply, Sender
 from app.methods.router import Router
 from app.methods.subscriptions import Hub
 from app.observability.logs import EventLog
@@ -145,7 +145,8 @@ class Endpoint:
 
     def _take(self, exchange: Exchange) -> bytes | None:
         """The whole body, where that needs no waiting."""
-        if exchange.accepts is NOTHING:
+        exchange.record.principal = exchange.principal
+        if exchange.accepts is NO_MEDIA:
             exchange.accepts = self._gate.check_media(exchange.headers)
         connection = exchange.connection
         return connection.take_body() if connection is not None else None
@@ -156,6 +157,7 @@ class Endpoint:
         body = await exchange.read_body(self._gate.max_body_bytes)
         known = self.authenticator.known(exchange.headers, exchange.scope["query_string"])
         exchange.principal = known or await self._ask(exchange)
+        exchange.record.principal = exchange.principal
         return body
 
     def _answer(self, exchange: Exchange, body: bytes | None) -> Awaitable[None] | None:
@@ -185,9 +187,8 @@ class Endpoint:
                 raise _not_served(version)
 
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
-        exchange.record.subject = exchange.principal.subject
-        caller = Caller(exchange.principal, exchange.headers, exchange.record.address)
-        answer = self._router.dispatch(call, caller)
+        sender = Sender(exchange.principal, exchange.headers, exchange.record.address)
+        answer = self._router.dispatch(call, sender)
         if isinstance(answer, Answer):
             return self._carry(answer, call, exchange)
         return self._carry_later(answer, call, exchange)

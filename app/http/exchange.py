@@ -1,6 +1,6 @@
 """One request and its response, as the parts of the HTTP door hand it to each other."""
 
-from app.http.gate import NOTHING
+from app.http.gate import NO_MEDIA
 from app.http.record import RequestRecord
 from app.http.responses import (
     CONNECTION_EXTENSION,
@@ -21,7 +21,7 @@ class Exchange:
         headers: Of the request.
         response: Written by whoever answers.
         record: What the log line will say.
-        accepts: What the client takes; ``NOTHING`` until the gate has looked.
+        accepts: What the client takes; ``NO_MEDIA`` until the gate has looked.
         principal: Who calls; set once that is known.
         connection: What our own server offers beyond ASGI; None under any other.
     """
@@ -46,7 +46,7 @@ class Exchange:
         )
         self.response = Response(self.connection, send)
         self.record = RequestRecord()
-        self.accepts = NOTHING
+        self.accepts = NO_MEDIA
         self.principal = ANONYMOUS
 
     @property

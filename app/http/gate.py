@@ -50,7 +50,7 @@ class Accepts(NamedTuple):
 
 
 EVERYTHING: Final = Accepts(json=True, stream=True)
-NOTHING: Final = Accepts(json=False, stream=False)
+NO_MEDIA: Final = Accepts(json=False, stream=False)
 
 
 class Admission(NamedTuple):

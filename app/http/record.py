@@ -4,6 +4,7 @@ import time
 from typing import Final
 
 from app.observability.logs import EventLog, printable
+from app.principal import ANONYMOUS
 from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call
 from app.protocol.schema import RequestId
@@ -16,13 +17,14 @@ class RequestRecord:
 
     Attributes:
         address: Of the client, where it is known.
-        subject: Who calls, where that is known.
+        principal: Who calls, once that is known.
         is_written: Whether somebody else has written the line of this request.
     """
 
     __slots__ = (
         "_client",
         "_code",
+        "_reason",
         "_setting",
         "_start",
         "_tool",
@@ -33,18 +35,19 @@ class RequestRecord:
         "is_written",
         "method",
         "outcome",
-        "subject",
+        "principal",
     )
 
     def __init__(self) -> None:
         self.address: str | None = None
-        self.subject: str | None = None
+        self.principal = ANONYMOUS
         self._start = time.perf_counter()
         self._tool: str | None = None
         self._trace: str | None = None
         self._client: str | None = None
         self._code: int | None = None
         self._setting: str | None = None
+        self._reason: str | None = None
         self.id: RequestId | None = None
         self.method: str | None = None
         self.outcome = "ok"
@@ -69,6 +72,8 @@ class RequestRecord:
         )
         # Not the error itself: by its traceback it holds whatever holds it.
         self._code, self._setting = error.code, error.setting
+        if self.outcome == "denied":
+            self._reason = error.message  # a sentence of ours, which quotes no credential
 
     def write(self, log: EventLog, status: int) -> None:
         """Write the line, unless it is written already."""
@@ -84,10 +89,14 @@ class RequestRecord:
         }
         if self.address is not None:
             fields["address"] = self.address
-        if self.subject is not None:
-            fields["subject"] = printable(self.subject)
+        principal = self.principal
+        if principal.issuer is not None and principal.subject is not None:
+            fields["issuer"] = printable(principal.issuer, 128)
+            fields["subject"] = printable(principal.subject)
         if self._code is not None:
             fields["code"] = self._code
+        if self._reason is not None:
+            fields["reason"] = printable(self._reason, 200)
         if self._setting is not None:
             fields["setting"] = self._setting
         if self.error_id is not None:

@@ -8,7 +8,7 @@ from app.principal import ANONYMOUS, Principal
 from app.protocol.headers import HeaderMap
 
 
-class Caller(NamedTuple):
+class Sender(NamedTuple):
     """Who sent a request, and how.
 
     Attributes:

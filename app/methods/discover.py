@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from app.methods.answers import Caller, Reply
+from app.methods.answers import Reply, Sender
 from app.protocol.inbound import Call
 from app.protocol.messages import ServerMessages
 from app.protocol.schema import MODERN_PROTOCOL_VERSIONS
@@ -15,33 +15,44 @@ class Discover:
 
     Args:
         list_ttl_ms: Gives the present ``[tools] list_ttl_ms``.
+        is_open: Whether callers without a credential are served now.
+        tools_change: Whether changes of tools are noticed at all.
     """
 
     def __init__(
-        self, settings: Settings, messages: ServerMessages, list_ttl_ms: Callable[[], int]
+        self,
+        settings: Settings,
+        messages: ServerMessages,
+        *,
+        list_ttl_ms: Callable[[], int],
+        is_open: Callable[[], bool],
+        tools_change: bool,
     ) -> None:
         self._settings = settings
         self._messages = messages
         self._list_ttl_ms = list_ttl_ms
-        self._encoded: tuple[int, Reply] | None = None
+        self._is_open = is_open
+        self._tools_change = tools_change
+        self._encoded: tuple[tuple[int, bool], Reply] | None = None
 
-    def __call__(self, call: Call, caller: Caller) -> Reply:
-        ttl_ms = self._list_ttl_ms()
-        if self._encoded is None or self._encoded[0] != ttl_ms:
-            self._encoded = (ttl_ms, self._encode(ttl_ms))
+    def __call__(self, call: Call, sender: Sender) -> Reply:
+        now = self._list_ttl_ms(), self._is_open()
+        if self._encoded is None or self._encoded[0] != now:
+            self._encoded = (now, self._encode(*now))
         return self._encoded[1]
 
-    def _encode(self, ttl_ms: int) -> Reply:
+    def _encode(self, ttl_ms: int, is_open: bool) -> Reply:
         settings = self._settings
         result: dict[str, Any] = {
             "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
             "capabilities": {
                 # Only where changes are noticed can they be told of.
-                "tools": {"listChanged": settings.tools.reload},
+                "tools": {"listChanged": self._tools_change},
                 "logging": {},
             },
             "ttlMs": ttl_ms,
-            "cacheScope": "public",
+            # Shared caches may serve what is public to anybody, with a credential or without.
+            "cacheScope": "public" if is_open else "private",
         }
         if settings.server.instructions:
             result["instructions"] = settings.server.instructions

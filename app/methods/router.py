@@ -3,12 +3,12 @@
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from app.methods.answers import Answer, Caller
+from app.methods.answers import Answer, Sender
 from app.protocol.errors import MethodNotFound
 from app.protocol.inbound import Call
 from app.protocol.schema import MODERN_PROTOCOL_VERSIONS
 
-Handler = Callable[[Call, Caller], Answer | Coroutine[Any, Any, Answer]]
+Handler = Callable[[Call, Sender], Answer | Coroutine[Any, Any, Answer]]
 """Answers a request or raises ``ProtocolError``.
 
 What the tool does is an Execution. A coroutine answers where something else must be waited for,
@@ -26,7 +26,7 @@ class Router:
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = dict(handlers)
 
-    def dispatch(self, call: Call, caller: Caller) -> Answer | Coroutine[Any, Any, Answer]:
+    def dispatch(self, call: Call, sender: Sender) -> Answer | Coroutine[Any, Any, Answer]:
         """Answer a call.
 
         Raises:
@@ -35,7 +35,7 @@ class Router:
         handler = self._handlers.get(call.method)
         if handler is None:
             raise _unknown(call.method)
-        return handler(call, caller)
+        return handler(call, sender)
 
 
 def _unknown(method: str) -> MethodNotFound:

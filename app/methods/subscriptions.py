@@ -1,16 +1,21 @@
 """``subscriptions/listen``: who wants to be told of what (Subscriptions)."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Final
 
-from app.methods.answers import Caller, Subscription
+import structlog
+
+from app.methods.answers import Sender, Subscription
 from app.principal import Principal
 from app.protocol.errors import InvalidParams, Unavailable
 from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Call
 
 TOOLS_LIST_CHANGED: Final = "toolsListChanged"
+log = structlog.get_logger()
+
 CHECK_SLICE_S: Final = 0.005
 """Requests wait no longer than this while many listeners are looked at after a change."""
 
@@ -27,7 +32,7 @@ class Listen:
     def __init__(self, *, tools_change: bool) -> None:
         self._served = (TOOLS_LIST_CHANGED,) if tools_change else ()
 
-    def __call__(self, call: Call, caller: Caller) -> Subscription:
+    def __call__(self, call: Call, sender: Sender) -> Subscription:
         wanted = call.params.get("notifications")
         if not isinstance(wanted, dict):
             raise InvalidParams("params.notifications must be an object that says what to tell of.")
@@ -124,10 +129,11 @@ class Hub:
 
     Args:
         limit: Streams that may be open.
+        limit_anonymous: How many of them may be of callers without a credential.
         keep_alive_s: A quiet stream is woken this often.
         look: What a listener finds now: a fingerprint of its own list.
         renew: The listener as it is now; None if its credential counts no longer.
-        next_edge: POSIX time from which somebody may find another list.
+        next_edge: POSIX time from which somebody may find another list; asked after a ``look``.
         clock: Gives POSIX time.
     """
 
@@ -135,6 +141,7 @@ class Hub:
         self,
         *,
         limit: int,
+        limit_anonymous: Callable[[], int],
         keep_alive_s: float,
         look: Callable[[Principal], str],
         renew: Callable[[Principal], Principal | None],
@@ -143,11 +150,14 @@ class Hub:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._limit = limit
+        self._limit_anonymous = limit_anonymous
+        self._anonymous = 0
         self._keep_alive_s = keep_alive_s
         self._look = look
         self._renew = renew
         self._next_edge = next_edge
         self._clock = clock
+        self._edge = math.inf
         self._streams: set[Stream] = set()
         self._unchecked: list[Stream] = []
         self._closed = False
@@ -167,6 +177,13 @@ class Hub:
             raise Unavailable("The server is shutting down.", retry_after_s=1)
         if len(self._streams) >= self._limit:
             raise Unavailable("Every listen stream is taken.", retry_after_s=30)
+        if principal.issuer is None:
+            if self._anonymous >= self._limit_anonymous():
+                raise Unavailable(
+                    "Every listen stream for callers without a credential is taken.",
+                    retry_after_s=30,
+                )
+            self._anonymous += 1
         stream = Stream(
             principal,
             credential,
@@ -175,6 +192,8 @@ class Hub:
             patience_s=patience_s,
         )
         self._streams.add(stream)
+        # The hub has an edge of its own: that of the catalog moves on with whoever asks first.
+        self._edge = min(self._edge, self._next_edge())
         if self._timer is None:
             self._schedule()
         return stream
@@ -182,6 +201,8 @@ class Hub:
     def close(self, stream: Stream) -> None:
         """The stream has ended."""
         self._streams.discard(stream)
+        if stream.credential is None:
+            self._anonymous -= 1
 
     def authenticated(self) -> list[Stream]:
         """The streams of callers with a credential."""
@@ -189,6 +210,7 @@ class Hub:
 
     def publish(self) -> None:
         """Tools, rules or keys have changed: tell those who find another list, and only them."""
+        self._edge = math.inf
         idle = not self._unchecked
         self._unchecked = list(self._streams)
         if idle:
@@ -204,18 +226,29 @@ class Hub:
         """Look at listeners for a short while, and go on when others had their turn."""
         pause_at = self._loop.time() + CHECK_SLICE_S
         while self._unchecked:
-            self._check(self._unchecked.pop())
-            if self._loop.time() > pause_at:
+            stream = self._unchecked.pop()
+            try:
+                self.check(stream, self._renew(stream.principal))
+            except Exception:  # a bug of ours, which must not leave the others untold
+                log.exception("listener_check_failed")
+            if self._loop.time() > pause_at and self._unchecked:
                 self._loop.call_soon(self._check_some)
                 return
 
-    def _check(self, stream: Stream) -> None:
-        principal = self._renew(stream.principal)
+    def check(self, stream: Stream, principal: Principal | None) -> None:
+        """Tell a listener if it finds another list, or end its stream.
+
+        Args:
+            principal: Who listens, as it is now; None: its credential counts no longer.
+        """
+        if stream.closing or stream.gone:
+            return
         if principal is None:
             stream.refuse()
             return
         stream.principal = principal
         seen = self._look(principal)
+        self._edge = min(self._edge, self._next_edge())
         if seen != stream.seen:
             stream.seen = seen
             stream.changed = True
@@ -238,6 +271,8 @@ class Hub:
                 stream.quiet = True
                 stream.wake()
         if self._streams:
-            if clock >= self._next_edge():
-                self.publish()
             self._schedule()
+            if clock >= self._edge:
+                self.publish()
+        else:
+            self._edge = math.inf

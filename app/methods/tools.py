@@ -7,10 +7,10 @@ from app.auth.challenge import Challenge
 from app.execution.execution import Execution, Outcome
 from app.execution.executor import Executor, log_failure, message_of, new_error_id
 from app.execution.results import ResultEncoder
-from app.methods.answers import Caller, Reply
+from app.methods.answers import Reply, Sender
 from app.policy.decision import Demand
 from app.principal import Principal
-from app.protocol.errors import Forbidden, InvalidParams, ProtocolError
+from app.protocol.errors import InvalidParams, ProtocolError
 from app.protocol.headers import check_parameters, mirrored_headers
 from app.protocol.inbound import Call
 from app.registry.catalog import Catalog
@@ -33,13 +33,13 @@ class ListTools:
         self._catalog = catalog
         self._clock = clock
 
-    def __call__(self, call: Call, caller: Caller) -> Reply:
+    def __call__(self, call: Call, sender: Sender) -> Reply:
         cursor = call.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams("params.cursor must be a string from an earlier page.")
-        catalog, now = self._catalog(), self._clock()
-        view = catalog.view(caller.principal.grants, now)
-        return Reply(view.page(cursor, valid_s=catalog.next_edge - now))
+        now = self._clock()
+        view = self._catalog().view(sender.principal, now)
+        return Reply(view.page(cursor, now))
 
 
 class CallTool:
@@ -49,7 +49,7 @@ class CallTool:
 
     Args:
         clock: Gives POSIX time.
-        challenge: Writes the refusal of a caller who lacks something.
+        challenge: Gives what writes the refusal of a caller who lacks something.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CallTool:
         encoder: ResultEncoder,
         *,
         clock: Callable[[], float],
-        challenge: Challenge,
+        challenge: Callable[[], Challenge],
     ) -> None:
         self._catalog = catalog
         self._executor = executor
@@ -67,7 +67,7 @@ class CallTool:
         self._clock = clock
         self._challenge = challenge
 
-    def __call__(self, call: Call, caller: Caller) -> Reply | Execution:
+    def __call__(self, call: Call, sender: Sender) -> Reply | Execution:
         name = call.params.get("name")
         if not isinstance(name, str):
             raise InvalidParams("params.name must be the name of a tool, as a string.")
@@ -76,19 +76,20 @@ class CallTool:
             arguments = {}
         elif not isinstance(arguments, dict):
             raise InvalidParams("params.arguments must be an object.")
-        principal = caller.principal
+        principal = sender.principal
         catalog = self._catalog()
-        offer = catalog.view(principal.grants, self._clock()).offers.get(name)
+        offer = catalog.view(principal, self._clock()).offers.get(name)
         if offer is None:
             # A tool that this caller may not see is as unknown as one that does not exist.
             raise InvalidParams(f"Unknown tool: {name[:MAX_NAME]}")
         tool, demand, decision = offer
         if not decision.callable:
             raise self._refusal(catalog, offer, principal)
-        if demand.networks and demand.refuses_address(caller.address):
-            raise Forbidden("This tool may not be called from your network address.")
-        if caller.headers is not None and tool.mirrored:
-            check_parameters(tool.mirrored, caller.headers, arguments)
+        if demand.networks and demand.refuses_address(sender.address):
+            message = "This tool may not be called from your network address."
+            raise self._challenge().forbidden(message)
+        if sender.headers is not None and tool.mirrored:
+            check_parameters(tool.mirrored, sender.headers, arguments)
         return self._start(offer, arguments, call, principal)
 
     def _start(
@@ -110,10 +111,10 @@ class CallTool:
         scopes = offer.decision.scopes
         if principal.issuer is None:
             message = "This tool is for callers who are known: send a credential."
-            return self._challenge.unauthorized(message, scopes=scopes)
+            return self._challenge().unauthorized(message, scopes=scopes)
         if catalog.lacks_scopes(principal.grants, scopes):
-            return self._challenge.insufficient_scope(scopes)
-        return Forbidden("This caller may not use this tool at this time.")
+            return self._challenge().insufficient_scope(scopes)
+        return self._challenge().forbidden("This caller may not use this tool.")
 
     def _prepare(
         self, tool: Tool, demand: Demand, arguments: dict[str, Any]
@@ -122,7 +123,7 @@ class CallTool:
         try:
             arguments, keywords = tool.prepare(arguments)
             if demand.arguments:
-                _check_rules(demand, tool, arguments)
+                _check_rules(demand, tool, keywords)
         except InvalidArguments as error:
             # Tools, "Error Handling": input validation is for the model to mend.
             reasons = "; ".join(error.reasons)
@@ -137,8 +138,7 @@ class CallTool:
         return arguments, keywords
 
 
-def _check_rules(demand: Demand, tool: Tool, arguments: Mapping[str, Any]) -> None:
-    # With the defaults: what is left out is an argument too.
-    problems = demand.argument_problems({**tool.defaults, **arguments})
+def _check_rules(demand: Demand, tool: Tool, keywords: Mapping[str, Any]) -> None:
+    problems = demand.argument_problems(tool.effective(keywords))
     if problems:
         raise InvalidArguments(problems)

@@ -5,7 +5,7 @@ a megabyte. Only the first fault of an argument is told: to find all of a long l
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import jsonschema
@@ -23,6 +23,18 @@ KEYWORDS: Final = frozenset(jsonschema.Draft202012Validator.VALIDATORS) | {
     *("examples", "deprecated", "readOnly", "writeOnly"),
 }
 """What a rule may say. JSON Schema ignores other words, and with ``maximun`` the rule would too."""
+
+
+_KINDS: Final[Mapping[str, Sequence[str]]] = {
+    "number": (*("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),),
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "array": (*("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"),),
+    "object": (
+        *("properties", "patternProperties", "additionalProperties", "propertyNames"),
+        *("required", "minProperties", "maxProperties"),
+    ),
+}
+"""Words that say something about one kind of value, and nothing about all others."""
 
 
 class ArgumentRules:
@@ -68,7 +80,7 @@ def _compile(name: str, schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
     try:
         _refuse_unknown_words(schema)
         compiled = jsonschema_rs.validator_for(
-            dict(schema),
+            _with_kinds(schema),
             mask="the value",
             retriever=_refuse_to_fetch,
             # A format that is not checked would be a rule that does nothing.
@@ -82,6 +94,26 @@ def _compile(name: str, schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
     except ValueError as error:  # no JSON, such as a date of TOML
         raise ValueError(f"{what} is not valid: {_bounded(str(error))}") from None
     return compiled
+
+
+def _with_kinds(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema, closed to values of which its words say nothing.
+
+    ``maximum`` alone lets every text pass, and null as well; who writes it means a number.
+    """
+    closed = dict(schema)
+    kinds = [kind for kind, words in _KINDS.items() if any(word in schema for word in words)]
+    if kinds and "type" not in schema:
+        closed["type"] = kinds
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping):
+        closed["properties"] = {
+            name: _with_kinds(each) if isinstance(each, Mapping) else each
+            for name, each in properties.items()
+        }
+    if isinstance(schema.get("items"), Mapping):
+        closed["items"] = _with_kinds(schema["items"])
+    return closed
 
 
 def _refuse_unknown_words(schema: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """What is demanded of a caller, and the one function that decides."""
 
+import dataclasses
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ NO_CLEARANCE: Final = -1
 REMEMBERED_ADDRESSES: Final = 1024
 
 
-class Caller(NamedTuple):
+class Standing(NamedTuple):
     """Grants as they are compared.
 
     Attributes:
@@ -60,7 +61,7 @@ class Need(NamedTuple):
     def asks_beyond_scopes(self) -> bool:
         return bool(self.roles or self.tenants or self.approvals) or self.rank > NO_CLEARANCE
 
-    def is_met_beyond_scopes(self, caller: Caller) -> bool:
+    def is_met_beyond_scopes(self, caller: Standing) -> bool:
         """Whether the caller has everything, scopes left aside."""
         if caller.rank < self.rank or not self.approvals <= caller.approvals:
             return False
@@ -140,6 +141,12 @@ class Demand:
         alternatives = [tells_apart(need) for need in self.alternatives]
         return tells_apart(self.need) or (bool(alternatives) and all(alternatives))
 
+    def hangs_on_time(self, caller: Standing) -> bool:
+        """Whether a caller sees the tool at one time and not at another."""
+        if self.window is None or self.otherwise == "challenge":
+            return False
+        return decide(dataclasses.replace(self, window=None), caller, 0.0).visible
+
     @property
     def arguments(self) -> Mapping[str, Mapping[str, Any]] | None:
         """JSON Schemas by the name of the argument; None: whatever the tool itself takes."""
@@ -157,7 +164,7 @@ class Demand:
         return not any(client in network for client in clients for network in self.networks)
 
 
-def decide(demand: Demand, caller: Caller, now: float) -> Decision:
+def decide(demand: Demand, caller: Standing, now: float) -> Decision:
     """Decide about a caller and an instant (POSIX time); for the list and for the call alike."""
     if demand.nobody:
         return HIDDEN
@@ -178,7 +185,7 @@ def decide(demand: Demand, caller: Caller, now: float) -> Decision:
     return Decision(visible=True, callable=False, scopes=tuple(sorted(scopes)))
 
 
-def _choose(alternatives: tuple[Need, ...], caller: Caller) -> Need | None:
+def _choose(alternatives: tuple[Need, ...], caller: Standing) -> Need | None:
     """The first alternative that the caller meets, else the first that lacks only scopes."""
     within_reach = [need for need in alternatives if need.is_met_beyond_scopes(caller)]
     for need in within_reach:

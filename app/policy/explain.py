@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from app.policy.decision import NO_CLEARANCE, Caller, Decision, Demand, Need
+from app.policy.decision import NO_CLEARANCE, Decision, Demand, Need, Standing
 from app.policy.policy import Policy
 from app.policy.rules import Own, Rule, need_of_author, normal_annotations
 from app.principal import Grants
@@ -91,7 +91,7 @@ def explain(
     demand = policy.demand(name, annotations, own)
     decision = policy.decide(demand, grants, now)
     rule = policy.rule_for(name, annotations)
-    reader = _Reader(policy, policy.caller(grants), grants)
+    reader = _Reader(policy, policy.standing(grants), grants)
     lines = list(reader.lines("the tool itself", need_of_author(own, policy.clearances)))
     if rule is None:
         lines += _of_the_default(policy)
@@ -110,7 +110,7 @@ def explain(
 class _Reader:
     """Reads what is needed beside what a caller has."""
 
-    def __init__(self, policy: Policy, caller: Caller, grants: Grants) -> None:
+    def __init__(self, policy: Policy, caller: Standing, grants: Grants) -> None:
         self.caller = caller
         self._names = policy.clearances.names
         self._grants = grants
@@ -194,7 +194,8 @@ def _verdict(decision: Decision, gates: Sequence[Line]) -> str:
         return "hidden: not listed, and a call is answered as that of an unknown tool"
     if not decision.callable:
         scopes = f"; it needs the scopes {' '.join(decision.scopes)}" if decision.scopes else ""
-        return f"listed, but a call is refused with a challenge{scopes}"
+        how = "a challenge" if decision.scopes else "403"
+        return f"listed, but a call is refused with {how}{scopes}"
     for gate in gates:
         if gate.met is False:
             return f"listed, but this call is refused: {gate.what}"

@@ -1,18 +1,18 @@
 """All rules together, compiled once for each version of the settings."""
 
 import dataclasses
+import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from app.policy.decision import Caller, Decision, Demand, decide
-from app.policy.rules import Clearances, Own, Rule, need_of_author, normal_annotations
+from app.policy.decision import Decision, Demand, Standing, decide
+from app.policy.rules import HINTS, Clearances, Own, Rule, need_of_author, normal_annotations
 from app.principal import Grants
 from app.settings.auth import AuthSettings, implied_scopes
 from app.settings.policies import PolicySettings
 
-REMEMBERED_CALLERS: Final = 1024
 REMEMBERED_DEMANDS: Final = 4096
 
 
@@ -40,9 +40,8 @@ class Policy:
         self._implied = {
             scope: implied_scopes(scope, auth.scope_hierarchy) for scope in auth.scope_hierarchy
         }
-        # Equal demands are one object, and the same grants come again and again.
+        # Equal demands are one object.
         self._joined = lru_cache(REMEMBERED_DEMANDS)(self._join)
-        self.caller = lru_cache(REMEMBERED_CALLERS)(self._caller)
 
     def rule_for(self, name: str, annotations: Mapping[str, Any]) -> Rule | None:
         """The rule that decides about a tool; None if none names it.
@@ -68,7 +67,7 @@ class Policy:
         Args:
             now: POSIX time in seconds.
         """
-        return decide(demand, self.caller(grants), now)
+        return decide(demand, self.standing(grants), now)
 
     def next_edge(self, now: float) -> float:
         """POSIX time of the next instant after ``now`` at which a time window opens or closes.
@@ -77,16 +76,22 @@ class Policy:
         """
         return min((window.next_edge(now) for window in self._windows), default=math.inf)
 
+    def visible_until(self, demand: Demand, standing: Standing, now: float) -> float:
+        """POSIX time until which a caller sees a tool, or does not see it, as now."""
+        if demand.window is None or not demand.hangs_on_time(standing):
+            return math.inf
+        return demand.window.next_edge(now)
+
     def expand(self, scopes: frozenset[str]) -> frozenset[str]:
         """Scopes, and the narrower ones that they imply (``[auth] scope_hierarchy``)."""
         return scopes.union(*(self._implied.get(scope, ()) for scope in scopes))
 
-    def holds(self, grants: Grants, scopes: Iterable[str]) -> bool:
+    def has_scopes(self, grants: Grants, scopes: Iterable[str]) -> bool:
         """Whether the caller has all of these scopes, itself or through broader ones.
 
         If so for the scopes of a challenge, more scopes would not help: something else lacks.
         """
-        return self.caller(grants).scopes.issuperset(scopes)
+        return self.standing(grants).scopes.issuperset(scopes)
 
     def unused(self, tools: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
         """Sentences about rules that decide about none of these tools (names and annotations)."""
@@ -95,7 +100,7 @@ class Policy:
         for rule in self.rules:
             named = [tool for tool in served if rule.names(*tool)]
             if not named:
-                found.append(f"policies: {rule.label} names no tool")
+                found.append(f"policies: {rule.label} names no tool{_hint(rule, served)}")
             elif all(self.rule_for(*tool) is not rule for tool in named):
                 found.append(
                     f"policies: {rule.label} decides about no tool; "
@@ -108,11 +113,23 @@ class Policy:
         need = need_of_author(own, self.clearances)
         return demand if demand.nobody else dataclasses.replace(demand, need=demand.need & need)
 
-    def _caller(self, grants: Grants) -> Caller:
-        return Caller(
+    def standing(self, grants: Grants) -> Standing:
+        """Grants as they are compared."""
+        return Standing(
             self.expand(grants.scopes),
             grants.roles,
             self.clearances.rank(grants.clearance),
             grants.tenant,
             grants.approvals,
         )
+
+
+def _hint(rule: Rule, served: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
+    """Which annotation of a rule no tool has; it may be misspelt."""
+    known = {name for _, annotations in served for name in annotations}
+    for name in rule.settings.annotations:
+        if HINTS.get(name, name) not in known:
+            close = difflib.get_close_matches(name, [*HINTS, *sorted(known)], n=1, cutoff=0.5)
+            meant = f"; did you mean {close[0]!r}?" if close else ""
+            return f": none has the annotation {name!r}{meant}"
+    return ""

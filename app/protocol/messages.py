@@ -26,16 +26,16 @@ class ServerMessages:
         return self._result_start + dumps(result)[1:]
 
     def tools_page(
-        self, tools: Sequence[bytes], *, next_cursor: str | None, ttl_ms: int, cache_scope: str
-    ) -> bytes:
-        """``ListToolsResult`` from encoded tools. The last page has no ``nextCursor`` key."""
+        self, tools: Sequence[bytes], *, next_cursor: str | None, cache_scope: str
+    ) -> tuple[bytes, bytes]:
+        """``ListToolsResult`` from encoded tools, in two parts: ``ttlMs`` goes between them.
+
+        The last page has no ``nextCursor`` key.
+        """
         cursor = b"" if next_cursor is None else b'"nextCursor":%b,' % orjson.dumps(next_cursor)
-        return b'%b%b"ttlMs":%d,"cacheScope":"%b","tools":[%b]}' % (
-            self._result_start,
-            cursor,
-            ttl_ms,
-            cache_scope.encode(),
-            b",".join(tools),
+        return (
+            b'%b%b"ttlMs":' % (self._result_start, cursor),
+            b',"cacheScope":"%b","tools":[%b]}' % (cache_scope.encode(), b",".join(tools)),
         )
 
     def tool_result(

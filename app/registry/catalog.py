@@ -9,19 +9,17 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from app.policy.decision import Decision, Demand
+from app.policy.decision import Decision, Demand, decide
 from app.policy.policy import Policy
-from app.principal import Grants
+from app.principal import Grants, Principal
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.tool import Tool, fingerprint
-from app.registry.views import Encoder, Offer, View
-
-MAX_CALLERS: Final = 10_000
-"""Different grants whose view is remembered; the oldest are forgotten first."""
+from app.registry.views import Offer, PageEncoder, View
 
 MAX_VIEWS: Final = 256
-"""Different visible sets that are kept, with the pages that were asked for."""
+"""Different visible sets that are kept, with the pages that were asked for; of more the oldest is
+made anew for those who come."""
 
 
 class Catalog:
@@ -54,12 +52,13 @@ class Catalog:
         self._policy = policy
         self._demands = {tool.name: demands[tool.name] for tool in ordered}
         self._distinct = tuple(dict.fromkeys(self._demands.values()))
-        self._of_caller: dict[Grants, View] = {}
-        self._views: dict[tuple[Decision, ...], View] = {}
-        self.next_edge = -math.inf
+        self._windowed = tuple(each for each in self._distinct if each.window is not None)
+        self._views: dict[tuple[tuple[Decision, ...], float], View] = {}
+        self._period = object()
+        self._since = self._until = -math.inf
         # Shared caches may serve a public list to anybody, with a credential or without.
         is_public = anonymous and not any(each.depends_on_caller for each in self._distinct)
-        self._encoder = Encoder(
+        self._encoder = PageEncoder(
             messages=messages,
             keys=keys,
             page_size=page_size,
@@ -67,42 +66,54 @@ class Catalog:
             cache_scope="public" if is_public else "private",
         )
 
-    def view(self, grants: Grants, now: float) -> View:
-        """What callers with these grants find at this moment.
+    def view(self, principal: Principal, now: float) -> View:
+        """What a caller finds at this moment.
+
+        A principal lives as long as its credential is remembered, and so does what it found:
+        there is no other memory of callers, and none to bound.
 
         Args:
-            now: POSIX time; never earlier than at the call before.
+            now: POSIX time.
         """
-        if now >= self.next_edge:
-            self._of_caller.clear()
-            self.next_edge = self._policy.next_edge(now)
-        view = self._of_caller.get(grants)
-        if view is None:
-            view = self._decide(grants, now)
-            if len(self._of_caller) >= MAX_CALLERS:
-                del self._of_caller[next(iter(self._of_caller))]
-            self._of_caller[grants] = view
-        return view
+        if not self._since <= now < self._until:
+            self._begin(now)
+        period, view = principal.found
+        if period is not self._period:
+            view = self._decide(principal.grants, now)
+            principal.found[:] = self._period, view
+        return view  # type: ignore[no-any-return]  # a principal knows nothing of views
+
+    @property
+    def next_edge(self) -> float:
+        """POSIX time from which somebody may find another list."""
+        return self._until
 
     def lacks_scopes(self, grants: Grants, scopes: Iterable[str]) -> bool:
         """Whether more scopes are what a caller needs."""
-        return not self._policy.holds(grants, scopes)
+        return not self._policy.has_scopes(grants, scopes)
+
+    def _begin(self, now: float) -> None:
+        """A time in which no window opens or closes begins; or the clock went back."""
+        self._period = object()
+        self._since, self._until = now, self._policy.next_edge(now)
 
     def _decide(self, grants: Grants, now: float) -> View:
-        decisions = tuple([self._policy.decide(each, grants, now) for each in self._distinct])
-        view = self._views.get(decisions)
+        policy = self._policy
+        standing = policy.standing(grants)
+        decisions = tuple([decide(each, standing, now) for each in self._distinct])
+        until = min(
+            [policy.visible_until(each, standing, now) for each in self._windowed],
+            default=math.inf,
+        )
+        view = self._views.get((decisions, until))
         if view is None:
             if len(self._views) >= MAX_VIEWS:
-                # Whoever had the oldest is decided anew, once.
-                oldest = self._views.pop(next(iter(self._views)))
-                self._of_caller = {
-                    each: other for each, other in self._of_caller.items() if other is not oldest
-                }
+                del self._views[next(iter(self._views))]
             decided = dict(zip(self._distinct, decisions, strict=True))
             offers = []
             for name, tool in self.tools.items():
                 demand = self._demands[name]
                 if decided[demand].visible:
                     offers.append(Offer(tool, demand, decided[demand]))
-            view = self._views[decisions] = View(offers, self._encoder)
+            view = self._views[decisions, until] = View(offers, self._encoder, until=until)
         return view

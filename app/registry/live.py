@@ -30,8 +30,6 @@ class Registry:
 
     Args:
         settings: Its ``tools``, ``execution`` and ``overrides`` sections are used.
-        on_swap: Called with the settings of a new snapshot in the step that publishes it, so that
-            nothing can be served by the one and not by the other.
         on_change: Called in the event loop after a swap; somebody may find another list.
         enforce: False serves everybody everything, whatever the rules and the tools demand.
         log_problems: False where somebody looks at ``problems``.
@@ -43,7 +41,6 @@ class Registry:
         *,
         messages: ServerMessages,
         keys: KeyRing,
-        on_swap: Callable[[Settings], None] = lambda _: None,
         on_change: Callable[[], None] = lambda: None,
         enforce: bool = True,
         log_problems: bool = True,
@@ -51,7 +48,6 @@ class Registry:
         self._settings = settings
         self._messages = messages
         self._keys = keys
-        self._on_swap = on_swap
         self._on_change = on_change
         self._enforce = enforce
         self._log_problems = log_problems
@@ -59,6 +55,8 @@ class Registry:
         self._lifespans: dict[LoadedFile, Lifespan] = {}
         self._retiring: dict[asyncio.Task[None], LoadedFile] = {}
         self._reloading = asyncio.Lock()
+        self._publishing = asyncio.Lock()
+        self._broken: Sequence[Problem] = ()
         self._garbage = Garbage()
         self.catalog = empty_catalog(messages, keys)
         self.problems: Sequence[Problem] = ()
@@ -73,23 +71,31 @@ class Registry:
         Raises:
             FileNotFoundError: There is no such folder.
         """
-        await self._replace(self._settings, announce=False)
+        await self._load(announce=False)
 
     def settle(self) -> None:
         """The process is about to serve: keep the cycle collector out of its way."""
         self._garbage.settle()
 
-    async def reload(self, settings: Settings | None = None) -> bool:
-        """Load what changed and publish it.
+    async def reload(self) -> None:
+        """Load what changed and publish it."""
+        await self._load(announce=True)
+
+    async def apply(self, settings: Settings, on_swap: Callable[[], None]) -> None:
+        """Publish new settings over the files as they are loaded now.
+
+        It waits for no file: whoever takes a right away must not wait for an import that hangs.
 
         Args:
-            settings: New settings; None keeps the current ones.
-
-        Returns:
-            Whether clients can see a difference.
+            on_swap: Called in the step that publishes, so that nothing can be served by the
+                settings of one and not of the other.
         """
-        async with self._reloading:
-            return await self._replace(settings or self._settings, announce=True)
+        async with self._publishing:
+            assembly = await in_thread(self._assemble, Build(self._files, self._broken), settings)
+            self._settings = settings
+            self._publish(assembly, announce=True)
+            on_swap()
+        self._on_change()
 
     async def stop(self) -> None:
         """Close what the modules opened, after their last calls ended or were given up."""
@@ -110,32 +116,39 @@ class Registry:
         if file.idle is not None and file.calls == 0:
             file.idle.set()
 
-    async def _replace(self, settings: Settings, *, announce: bool) -> bool:
+    async def _load(self, *, announce: bool) -> None:
+        async with self._reloading:
+            build = await in_thread(load_folder, Path(self._settings.tools.directory), self._files)
+            assembly = await in_thread(self._assemble, build, self._settings)
+            failed = await self._enter_lifespans(assembly)
+            async with self._publishing:
+                if failed:
+                    build = _without(build, failed, self._files)
+                # Once more, as the settings may be others by now; what was compiled is kept.
+                assembly = await in_thread(self._assemble, build, self._settings)
+                self._broken = build.problems
+                self._publish(assembly, announce=announce)
+        if announce:
+            self._on_change()
+
+    def _publish(self, assembly: Assembly, *, announce: bool) -> None:
         previous = self._files
-        build = await in_thread(load_folder, Path(settings.tools.directory), previous)
-        assembly = await in_thread(self._assemble, build, settings)
-        failed = await self._enter_lifespans(assembly)
-        if failed:
-            build = _without(build, failed, previous)
-            assembly = await in_thread(self._assemble, build, settings)
         visible = assembly.catalog.fingerprint != self.catalog.fingerprint
-        self._settings = settings
         self._files = assembly.files
-        self.catalog = assembly.catalog  # the swap: one assignment, and one step with the next
-        self._on_swap(settings)
+        self.catalog = assembly.catalog  # the swap: one assignment
         self._report(assembly.problems)
+        self._note_kept_settings(assembly)
         self._retire(previous)
-        if announce and assembly.files != previous and not visible:
-            log.info("tools_reloaded", tools=len(self.catalog.tools))
-        if visible and announce:
+        if not announce:
+            return
+        if visible:
             log.info(
                 "tools_changed",
                 tools=len(self.catalog.tools),
                 fingerprint=self.catalog.fingerprint[:16],
             )
-        if announce:
-            self._on_change()
-        return visible
+        elif assembly.files != previous:
+            log.info("tools_reloaded", tools=len(self.catalog.tools))
 
     def _assemble(self, build: Build, settings: Settings) -> Assembly:
         return assemble(
@@ -158,12 +171,6 @@ class Registry:
         outcomes = await asyncio.gather(
             *(lifespan.enter() for lifespan in entering.values()), return_exceptions=True
         )
-        for file, lifespan in self._lifespans.items():
-            if file in assembly.files.values() and lifespan.settings != _settings_of(
-                file, assembly
-            ):
-                lifespan.settings = _settings_of(file, assembly)
-                log.warning("lifespan_keeps_settings", file=file.path)
         problems = []
         for (file, lifespan), error in zip(entering.items(), outcomes, strict=True):
             if error is None:
@@ -173,6 +180,14 @@ class Registry:
                 message = f"lifespan() failed: {error}"
                 problems.append(Problem(file.path, None, "error", message))
         return problems
+
+    def _note_kept_settings(self, assembly: Assembly) -> None:
+        for file, lifespan in self._lifespans.items():
+            if file in assembly.files.values() and lifespan.settings != _settings_of(
+                file, assembly
+            ):
+                lifespan.settings = _settings_of(file, assembly)
+                log.warning("lifespan_keeps_settings", file=file.path)
 
     def _report(self, problems: Sequence[Problem]) -> None:
         for problem in problems:

@@ -69,11 +69,15 @@ class InputPlan:
         schema: ``inputSchema``.
         bind: Makes keyword arguments of what satisfies the schema.
         context_parameter: Name of the parameter that takes the Context.
+        names: Of parameters that clients know by another name: that one.
+        defaults: Of parameters that ``bind`` leaves out where the client does.
     """
 
     schema: dict[str, Any]
     bind: Bind
     context_parameter: str | None
+    names: Mapping[str, str]
+    defaults: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +130,19 @@ def input_plan(spec: ToolSpec[..., Any], *, refuse_unknown: bool) -> InputPlan:
     if spec.input_schema is not None:
         names = None if takes_any else frozenset(parameter.name for parameter in parameters)
         _check_own_schema(spec.input_schema, parameters, names)
-        return InputPlan(dict(spec.input_schema), bind_as_is(names), context_parameter)
+        defaults = {
+            each.name: each.default for each in parameters if each.default is not each.empty
+        }
+        schema = dict(spec.input_schema)
+        return InputPlan(schema, bind_as_is(names), context_parameter, {}, defaults)
     _, descriptions = describe(spec)
     model, fields = _model(parameters, hints, descriptions, refuse_unknown=refuse_unknown)
     schema = _schema_of(model.__pydantic_core_schema__, "validation")
     if not schema.get("properties"):
         schema.pop("properties", None)
     _finish_mirrored(schema)
-    return InputPlan(schema, bind_by_model(model, fields), context_parameter)
+    known = {name: model.model_fields[field].alias or name for name, field in fields}
+    return InputPlan(schema, bind_by_model(model, fields), context_parameter, known, {})
 
 
 def output_plan(spec: ToolSpec[..., Any]) -> OutputPlan:
@@ -156,9 +165,22 @@ def output_plan(spec: ToolSpec[..., Any]) -> OutputPlan:
         raise SignatureError(f"the return type has no JSON form: {_first_line(error)}") from None
 
     def to_plain(value: Any) -> Any:
-        return serializer.to_python(value, mode="json", by_alias=True, warnings=False)
+        return serializer.to_python(
+            value, mode="json", by_alias=True, warnings=False, fallback=mapping_as_dict
+        )
 
     return OutputPlan(schema, to_plain)
+
+
+def mapping_as_dict(value: Any) -> Any:
+    """What JSON cannot hold may still be a mapping, as the claims of a principal are.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
 
 
 def _check_own_schema(

@@ -18,6 +18,7 @@ from app.policy.rules import HINTS, Own
 from app.protocol.errors import ParseError
 from app.protocol.headers import InvalidAnnotation, MirroredParameter, mirrored_parameters
 from app.protocol.jsonrpc import dumps, loads
+from app.registry.effective import NoJsonForm, effective_arguments
 from app.registry.explain import explain, explain_binding
 from app.registry.schemas import (
     SchemaError,
@@ -73,7 +74,7 @@ class Tool:
         source: What the module loader knows of its file; opaque here.
         annotations: As its author wrote them.
         own: What it demands of callers by itself.
-        defaults: Of its arguments, by name, as the input schema tells them.
+        arguments: The names of its arguments, as far as the input schema lists them.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Tool:
     source: Any
     annotations: Mapping[str, Any]
     own: Own
-    defaults: Mapping[str, Any]
+    arguments: frozenset[str]
     _accepts: jsonschema_rs.Draft202012Validator
     _explainer: "_LazyExplainer"
     _conforms: jsonschema_rs.Draft202012Validator | None
@@ -113,6 +114,19 @@ class Tool:
             return arguments, self.input.bind(arguments)
         except ValidationError as error:
             raise InvalidArguments(explain_binding(error)) from None
+
+    def effective(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as the function gets them, by the names that clients know, in JSON.
+
+        Raises:
+            InvalidArguments: One has no JSON form, so that no rule can look at it.
+        """
+        plan = self.input
+        try:
+            return effective_arguments(keywords, plan.names, plan.defaults)
+        except NoJsonForm as error:
+            reason = f"{error.name}: has no JSON form, so the rules cannot look at it"
+            raise InvalidArguments([reason]) from None
 
     def conforms(self, value: Any) -> bool:
         """Whether plain JSON data satisfies the output schema, where there is one."""
@@ -208,11 +222,7 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         source=source,
         annotations=spec.annotations,
         own=_own(spec),
-        defaults={
-            key: value["default"]
-            for key, value in properties.items()
-            if isinstance(value, Mapping) and "default" in value
-        },
+        arguments=frozenset(properties),
         _accepts=compile_validator(arguments.schema, what="inputSchema"),
         _explainer=_LazyExplainer(arguments.schema),
         _conforms=None

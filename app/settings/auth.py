@@ -1,5 +1,6 @@
 """``[auth]``: whom to believe, and what nobody's rule decides."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -40,7 +41,12 @@ class IntrospectionSettings(Section):
 
     url: Annotated[str | None, Field(description="Default: what discovery says.")] = None
     client_id: Annotated[str, Field(min_length=1, description="As whom this server asks.")]
-    client_secret: Annotated[SecretStr, Field(description="And with which secret.")]
+    client_secret: Annotated[
+        SecretStr | None, Field(description="And with which secret; better in a file.")
+    ] = None
+    client_secret_file: Annotated[
+        Path | None, Field(description="A file with that secret, such as a mounted one.")
+    ] = None
     dedicated: Annotated[
         bool,
         Field(
@@ -56,6 +62,12 @@ class IntrospectionSettings(Section):
     @classmethod
     def _url_is_safe(cls, value: str | None) -> str | None:
         return value if value is None else safe_url(value)
+
+    @model_validator(mode="after")
+    def _has_one_secret(self) -> Self:
+        if (self.client_secret is None) == (self.client_secret_file is None):
+            raise ValueError("needs either client_secret or client_secret_file")
+        return self
 
 
 class IssuerSettings(Section):
@@ -136,11 +148,9 @@ class ApiKeySettings(Section):
 
     id: Annotated[
         str,
-        Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$", description="Its name, which is no secret."),
+        Field(description="Its name, which is no secret."),
     ]
-    hash: Annotated[
-        str, Field(pattern=r"^sha256:[0-9a-f]{64}$", description="SHA-256 of the key in hex.")
-    ]
+    hash: Annotated[str, Field(description="`sha256:` and the SHA-256 of the key in hex.")]
     scopes: Annotated[tuple[ScopeToken, ...], Field(description="What it grants.")] = ()
     roles: Annotated[tuple[Name, ...], Field(description="Roles of who holds it.")] = ()
     clearance: Annotated[str | None, Field(description="One of [auth] clearances.")] = None
@@ -150,6 +160,22 @@ class ApiKeySettings(Section):
         AwareDatetime | None,
         Field(description="From then on it is refused, as 2027-01-01T00:00:00Z; default: never."),
     ] = None
+
+    @field_validator("id")
+    @classmethod
+    def _id_is_a_word(cls, value: str) -> str:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", value):
+            raise ValueError("must be 1 to 32 lower-case letters, digits and hyphens")
+        return value
+
+    @field_validator("hash")
+    @classmethod
+    def _hash_is_a_hash(cls, value: str) -> str:
+        if not re.fullmatch(r"sha256:[0-9a-f]{64}", value):
+            raise ValueError(
+                "must be sha256: and 64 hexadecimal digits; `keys create` and `keys hash` print it"
+            )
+        return value
 
 
 class AuthSettings(Section):
@@ -206,6 +232,11 @@ class AuthSettings(Section):
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         _unique("issuers", [issuer.issuer for issuer in self.issuers])
+        if sum(issuer.introspection is not None for issuer in self.issuers) > 1:
+            raise ValueError(
+                "only one issuer may have introspection: an opaque token does not say whose it "
+                "is, and must not be shown to another issuer"
+            )
         _unique("api_keys", [key.id for key in self.api_keys])
         _unique("clearances", self.clearances)
         for key in self.api_keys:
@@ -216,6 +247,11 @@ class AuthSettings(Section):
             if scope in implied_scopes(scope, self.scope_hierarchy):
                 raise ValueError(f"scope_hierarchy goes round in a circle at {scope!r}")
         return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether callers without a credential are served."""
+        return self.allow_unauthenticated or not self.is_configured
 
     @property
     def is_configured(self) -> bool:

@@ -45,6 +45,11 @@ class Conditions(Section):
         Field(description="Addresses or networks; they gate the call and never the list."),
     ] = ()
 
+    @property
+    def has_hours(self) -> bool:
+        """Whether they hold at some times only."""
+        return self.time is not None or bool(self.days)
+
     @field_validator("time")
     @classmethod
     def _time_is_a_window(cls, value: str | None) -> str | None:

@@ -1,5 +1,6 @@
 """``@tool``: a function becomes a tool as declared."""
 
+import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -100,6 +101,11 @@ def tool(
     """Declare a function as a tool: ``@tool`` or ``@tool(title=...)``; see ``ToolOptions``."""
     # The module that declares the tool keeps a note of it: one that a later definition of the
     # same name hides, or whose function comes from elsewhere, would be lost without a word.
+    for option in options:
+        if option not in ToolOptions.__annotations__:
+            close = difflib.get_close_matches(option, ToolOptions.__annotations__, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise TypeError(f"@tool has no option {option!r}{hint}")
     declared: list[ToolSpec[..., Any]] = sys._getframe(1).f_globals.setdefault(DECLARED, [])  # noqa: SLF001
 
     def declare(function: Callable[P, R]) -> ToolSpec[P, R]:

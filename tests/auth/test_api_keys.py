@@ -10,9 +10,11 @@ import pytest
 from app.auth.api_keys import all_api_keys, hash_key, is_key, make_key, read_api_keys
 from app.auth.problems import UnusableFile
 from app.principal import ANONYMOUS
+from app.protocol.errors import ProtocolError
 from app.protocol.headers import HeaderMap
 from tests.auth.desk import Clock, bearer, challenge_of, desk, refusal_of
 from tests.support.cases import rows
+from tests.support.issuer import Issuer
 
 KEY = make_key("ci-bot")
 
@@ -60,6 +62,7 @@ async def test_a_key_is_known_at_once_and_grants_what_the_settings_say(headers: 
     ("one character changed", KEY[:-1] + ("A" if KEY[-1] != "A" else "B")),
     ("one character more", KEY + "A"),
     ("cut short", KEY[:-1]),
+    ("very long", KEY + "A" * 60_000),
     ("no key", "secret"),
     ("the hash", hash_key(KEY)),
     ("in capitals", KEY.upper()),
@@ -72,6 +75,25 @@ async def test_a_wrong_key_is_refused(shown: str) -> None:
     assert challenge["error"] == "invalid_token"
     assert "resource_metadata" not in challenge  # there is no issuer to ask
     assert shown not in str(refusal.headers) + refusal.message
+
+
+@rows(
+    "shown",
+    ("one character more", KEY + "A"),
+    ("cut short", KEY[:-1]),
+    ("its beginning alone", "mts_"),
+    ("of another form", "mts_CI_BOT.a.b"),
+)
+async def test_what_begins_as_a_key_is_shown_to_no_issuer(shown: str) -> None:
+    with Issuer(algorithm="ES256") as issuer:
+        table = issuer.settings(introspection=issuer.introspection_settings())
+        async with desk(api_keys=[_table()], issuers=[table]) as authenticator:
+            for headers in (_shown(shown), bearer(shown)):
+                refusal = await refusal_of(authenticator, headers)
+                assert (refusal.http_status, refusal.message) == (401, "The API key is not known.")
+                with pytest.raises(ProtocolError):
+                    authenticator.known(headers, b"")
+        assert issuer.fetches["introspection"] == 0
 
 
 async def test_a_key_ends_at_its_instant() -> None:

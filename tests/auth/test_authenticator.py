@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.auth.api_keys import hash_key, make_key
-from app.auth.authenticator import LOOK_S, MAX_REFUSED, Authenticator
+from app.auth.authenticator import LOOK_S, Authenticator
 from app.auth.problems import UnusableFile
 from app.auth.remembered import Entry, Remembered
 from app.auth.revocation import MARGIN_S, Revocations
@@ -121,14 +121,17 @@ class TestRemembered:
         memory.put(b"larger", entry(101))
         assert len(memory) == 0
 
-    async def test_what_an_issuer_does_not_vouch_for_is_bounded_too(
+    async def test_a_short_token_with_large_claims_is_large(
         self, issuer: Issuer, clock: Clock
     ) -> None:
         table = issuer.settings(introspection=issuer.introspection_settings())
         async with desk(clock, issuers=[table]) as authenticator:
-            authenticator._refused = {b"%d" % n: clock() for n in range(MAX_REFUSED)}
-            await refusal_of(authenticator, "unknown")
-            assert len(authenticator._refused) == MAX_REFUSED
+            authenticator.remembered = Remembered(max_bytes=50_000)
+            tokens = [issuer.opaque_token(large="x" * 20_000) for _ in range(4)]
+            for token in tokens:
+                await accepted(authenticator, token)
+            known = [authenticator.known(bearer(token), b"") is not None for token in tokens]
+            assert known == [False, False, True, True]
 
 
 class TestAfterAChangeOfTheSettings:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.auth.caller import Caller, Seal
+from app.auth.caller import MAX_CLAIMS, MAX_DEPTH, Caller, Seal
 from app.auth.claims import MAX_ENTRIES, MAX_ENTRY, caller_of, check_times, claim_at
 from app.auth.problems import Refused
 from app.settings import IssuerSettings
@@ -25,6 +25,7 @@ def _caller(claims: Mapping[str, Any], **paths: Any) -> Caller:
 @rows(
     "claims, scopes",
     ("text", {"scope": "a b  c"}, {"a", "b", "c"}),
+    ("other white space than spaces", {"scope": "a\tb c\u00a0d e\u2003f g\nh i"}, {"i"}),
     ("a list", {"scope": ["a", "b"]}, {"a", "b"}),
     ("the second name", {"scp": "a"}, {"a"}),
     ("the first name wins", {"scope": "a", "scp": "b"}, {"a"}),
@@ -51,7 +52,10 @@ def test_scopes(claims: Mapping[str, Any], scopes: set[str]) -> None:
     ("a path into a list", {"x": [{"y": ["a"]}]}, ["x.y"], set()),
     ("a path of empty steps", {"": {"": ["a"]}}, ["."], {"a"}),
     ("words with spaces in a list", {"roles": ["tax adviser"]}, ["roles"], {"tax adviser"}),
-    ("text is words", {"roles": "a b"}, ["roles"], {"a", "b"}),
+    ("a text is one name", {"roles": "tax adviser"}, ["roles"], {"tax adviser"}),
+    ("an empty text", {"roles": ""}, ["roles"], set()),
+    ("a long text", {"roles": "x " * MAX_ENTRY}, ["roles"], set()),
+    ("a number", {"roles": 7}, ["roles"], set()),
 )
 def test_roles(claims: Mapping[str, Any], paths: list[str], roles: set[str]) -> None:
     assert _caller(claims, roles=paths).roles == roles
@@ -113,6 +117,25 @@ def test_claims_can_be_read_and_not_changed() -> None:
         with pytest.raises(TypeError):
             node["a"] = 1
     assert "claims" not in repr(caller)
+
+
+def _nested(levels: int) -> Any:
+    value: Any = "x"
+    for level in range(levels):
+        value = {"a": value} if level % 2 else [value]
+    return value
+
+
+def test_claims_are_bounded_in_depth_and_size() -> None:
+    # The claims themselves are one level.
+    assert _caller({"deep": _nested(MAX_DEPTH - 1)}).claims["deep"]
+    assert _caller({"large": "x" * (MAX_CLAIMS - 100)}).size > MAX_CLAIMS - 100
+    for levels in (MAX_DEPTH, 500, 100_000):
+        with pytest.raises(Refused, match="nested too deeply"):
+            _caller({"deep": _nested(levels)})
+    for large in ("x" * MAX_CLAIMS, ["x" * 99] * 700, {"x" * 99 + str(n): n for n in range(700)}):
+        with pytest.raises(Refused, match="too large"):
+            _caller({"large": large})
 
 
 def test_a_path_that_leads_nowhere_is_nothing() -> None:

@@ -1,11 +1,20 @@
 """Which credential a request shows, and which requests show too many."""
 
+from urllib.parse import parse_qsl
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.auth.credentials import Credential, find_credential, has_query_token, other_scheme
+from app.auth.credentials import (
+    MAX_QUERY,
+    Credential,
+    find_credential,
+    has_query_token,
+    other_scheme,
+)
 from app.auth.problems import Malformed, Refused
+from app.auth.tokens import MAX_TOKEN_BYTES
 from app.protocol.headers import HeaderMap
 from tests.support.cases import rows
 
@@ -20,6 +29,8 @@ AUTH, KEY = b"authorization", b"x-api-key"
     ("the scheme has no case", [(AUTH, b"bEARER abc")], (b"abc", False)),
     ("several spaces", [(AUTH, b" Bearer   abc\t")], (b"abc", False)),
     ("a key", [(KEY, b" mts_a_b ")], (b"mts_a_b", True)),
+    ("a key as a token", [(AUTH, b"Bearer mts_a_b")], (b"mts_a_b", True)),
+    ("a long credential of another scheme", [(AUTH, b"Negotiate " + b"Y" * 60_000)], None),
     ("an empty header is none", [(AUTH, b""), (KEY, b"")], None),
     ("another scheme is none of ours", [(AUTH, b"Basic dXNlcjpwYXNz")], None),
     ("nor is a scheme alone", [(AUTH, b"Negotiate")], None),
@@ -49,6 +60,8 @@ def test_a_credential_is_found(lines: Lines, expected: tuple[bytes, bool] | None
     ("padding within", [(AUTH, b"Bearer a=b")], b""),
     ("not ASCII", [(AUTH, "Bearer ä".encode())], b""),
     ("a line break", [(AUTH, b"Bearer a\nb")], b""),
+    ("a scheme as long as a token", [(AUTH, b"B" * 60_000)], b""),
+    ("two, one of them long", [(AUTH, b"Bearer " + b"a" * 60_000), (KEY, b"k")], b""),
     ("no scheme", [(AUTH, b"=abc")], b""),
 )
 def test_two_credentials_or_a_malformed_one_are_malformed(lines: Lines, query: bytes) -> None:
@@ -63,6 +76,9 @@ def test_two_credentials_or_a_malformed_one_are_malformed(lines: Lines, query: b
     ("empty", b"access_token=", True),
     ("without a value", b"access_token", True),
     ("escaped", b"%61ccess%5Ftoken=abc", True),
+    ("all of it escaped", b"b=1&%61%63%63%65%73%73%5f%74%6F%6b%65%6e&", True),
+    ("escaped twice", b"access%255Ftoken=abc", False),
+    ("behind an escaped separator", b"q=%26access_token%3D", False),
     ("another name", b"my_access_token=abc&access_tokens=1", False),
     ("as a value", b"q=access_token", False),
     ("none", b"", False),
@@ -74,6 +90,37 @@ def test_a_token_in_the_query_string_is_seen_and_refused(query: bytes, there: bo
         with pytest.raises(Refused) as caught:
             find_credential(HeaderMap([]), query)
         assert not isinstance(caught.value, Malformed)
+
+
+PIECES = (
+    *(b"access", b"_", b"token", b"access_token", b"acc", b"ess", b"%61", b"%5F", b"%5f", b"%6E"),
+    *(b"&", b"=", b"+", b";", b"%", b"%6", b"6e", b"%26", b"%3D", b"\n", b"\xff"),
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))
+@example(b"%61ccess_token")
+@example(b"a&access_token=")
+def test_a_query_is_read_as_the_standard_library_reads_it(query: bytes) -> None:
+    names = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
+    assert has_query_token(query) is ("access_token" in names)
+
+
+def test_a_long_query_is_refused_before_it_is_read() -> None:
+    assert not has_query_token(b"%61=%61&" * (MAX_QUERY // 8))
+    for query in (b"%61=%61&" * 7800, b"a" * (MAX_QUERY + 1)):
+        with pytest.raises(Malformed, match="query string is longer"):
+            find_credential(HeaderMap([]), query)
+
+
+@pytest.mark.parametrize("end", [b"", b"\x80", b"==="])
+def test_a_long_token_is_refused_before_it_is_read(end: bytes) -> None:
+    too_long = b"Bearer " + b"a" * (MAX_TOKEN_BYTES + 1 - len(end)) + end
+    with pytest.raises(Refused, match="too long") as caught:
+        find_credential(HeaderMap([(AUTH, too_long)]), b"")
+    assert not isinstance(caught.value, Malformed)
+    longest = b"a" * MAX_TOKEN_BYTES
+    assert find_credential(HeaderMap([(AUTH, b"Bearer " + longest)]), b"") == (longest, False)
 
 
 def test_another_scheme_is_told_from_none() -> None:

@@ -158,7 +158,7 @@ def test_a_file_of_keys_that_was_named_later_is_watched_as_well(
     server: ServerProcess, issuer: Issuer, tmp_path: Path
 ) -> None:
     key, table = api_key("late", roles=["a"])
-    who = {"X-API-Key": key}
+    who: Headers = {"X-API-Key": key}
     file = write(tmp_path / "later.toml", toml({"api_keys": [table]}))
     server.write_config(settings(issuer, api_keys_file=str(file)))
     eventually(lambda: sees(server.client, who), "the new file", SOON_S)
@@ -248,6 +248,35 @@ def test_a_new_definition_is_heard_by_those_who_see_the_tool(
         is_quiet(a)
 
 
+def test_hours_are_told_of_where_files_are_not_watched(
+    issuer: Issuer, server_factory: ServerFactory, folder: Path
+) -> None:
+    timed = {**ALICES, "conditions": {"days": ["mon-fri"]}}
+    fixed = settings(issuer, EVERYBODYS, timed, BOBS) | {"tools": {"reload": False}}
+    client = server_factory(folder, fixed).client
+    assert client.ask("server/discover", {}, A).result["capabilities"]["tools"]["listChanged"]
+    with client.listening(headers=A) as stream:
+        is_quiet(stream)
+
+
+def test_callers_without_a_credential_leave_places_to_those_who_have_one(
+    issuer: Issuer, server_factory: ServerFactory, folder: Path
+) -> None:
+    crowded = settings(issuer, allow_unauthenticated=True) | {"limits": {"listen_streams": 4}}
+    client = server_factory(folder, crowded).client
+    with ExitStack() as stack:
+        for headers in ({}, {}, A, B):
+            stack.enter_context(client.listening(headers=headers))
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(client.listening())
+        params = {"notifications": {"toolsListChanged": True}}
+        refused = client.ask("subscriptions/listen", params)
+        assert refused.outcome == (503, -31503)
+        assert "without a credential" in refused.error["message"]
+        stack.enter_context(client.listening(headers=A))
+
+
 CLOCK: Final = """
 import time
 from pathlib import Path
@@ -273,8 +302,9 @@ def test_the_edge_of_a_time_window_is_heard(
     with client.listening(headers=A) as a, client.listening(headers=B) as b:
         before = client.ask("tools/list", {}, A).result
         assert {tool["name"] for tool in before["tools"]} == {"ours"}
-        assert before["ttlMs"] <= lead_s * 1000
+        assert 0 < before["ttlMs"] <= lead_s * 1000
         released.touch()
+        sees(client, B)  # whoever comes first after the edge must not take the news from the others
         hears_change(a)
         assert sees(client, A) == {"ours", "a_tool"}
         is_quiet(b)

@@ -41,7 +41,9 @@ def server(provider: IdentityProvider, module_server_factory: ServerFactory) -> 
         port = free.getsockname()[1]
     where = {"public_url": f"http://127.0.0.1:{port}"}
     settings = office.config(provider.settings(), server=where)
-    return module_server_factory(office.TOOLS, settings, port=port)
+    server = module_server_factory(office.TOOLS, settings, port=port)
+    server.wait_for_log(lambda log: log["event"] == "issuer_keys_refreshed", timeout=30)
+    return server
 
 
 @dataclass

@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -12,6 +13,7 @@ from tests.auth import office
 from tests.auth.office import Headers, api_key, key_table
 from tests.support.client import McpClient
 from tests.support.server import ServerFactory, ServerProcess
+from tests.support.toolfiles import write, write_tool
 from tests.support.waiting import eventually
 
 SOON_S: Final = 5.0
@@ -125,3 +127,27 @@ def test_a_key_that_is_removed_while_its_call_arrives_is_refused(server: ServerP
     server.write_config(without)
     eventually(lambda: pay(server.client, WHO["a"]) == 401, "the removal", SOON_S)
     assert finish() == 401
+
+
+def test_a_key_is_taken_back_while_a_file_of_tools_hangs(
+    server_factory: ServerFactory, tmp_path: Path
+) -> None:
+    """Importing it never ends; whoever takes a right away does not wait for it."""
+    write_tool(tmp_path, "ours")
+    key, table = api_key("gone")
+    other, kept = api_key("kept")
+    with_key, without = ({"auth": {"api_keys": keys}} for keys in ([table, kept], [kept]))
+    server = server_factory(tmp_path, with_key)
+    client = server.client
+    assert client.call("ours", {}, {"X-API-Key": key}).status == 200
+    begun = tmp_path / "begun"
+    write(
+        tmp_path / "hangs.py",
+        f"import threading\n\nopen({str(begun)!r}, 'w').close()\nthreading.Event().wait()\n",
+    )
+    eventually(begun.exists, "that the import has begun")
+
+    server.write_config(without)
+
+    eventually(lambda: client.call("ours", {}, {"X-API-Key": key}).status == 401, "the removal", 5)
+    assert client.call("ours", {}, {"X-API-Key": other}).status == 200

@@ -42,6 +42,9 @@ def _small(bits: int) -> dict[str, Any]:
     ("an alg that is no text", {**RSA_JWK, "alg": 1}, "alg that is no text"),
     ("no modulus", {"kty": "RSA", "e": "AQAB"}, "malformed"),
     ("a modulus that is no text", {**PLAIN_RSA, "n": 7}, "malformed"),
+    ("a list for a member of others", {**RSA_JWK, "x": [1]}, "malformed"),
+    ("an object for a coordinate", {**EC_JWK, "y": {"a": 1}}, "malformed"),
+    ("a number for a member of others", {**RSA_JWK, "y": 7}, "malformed"),
     ("coordinates of no point", {**EC_JWK, "x": EC_JWK["y"]}, "malformed"),
     ("an exponent of 1", {**PLAIN_RSA, "e": "AQ"}, "malformed"),
     ("1024 bits", _small(1024), "has 1024 bits"),
@@ -81,6 +84,7 @@ def test_a_key_for_something_else_is_passed_over_in_silence(key: Any) -> None:
     ("P-521 for ES512", SigningKey("ES512", None, 1).jwk, "ES512", True),
     ("Ed25519", SigningKey("EdDSA", None, 1).jwk, "EdDSA", True),
     ("its newer name", {**SigningKey("EdDSA", None, 1).jwk, "alg": "Ed25519"}, "EdDSA", True),
+    ("members without a value", {**PLAIN_RSA, "crv": None, "x": None}, "RS256", True),
     ("verify among key_ops", {**PLAIN_RSA, "key_ops": ["verify"]}, "RS256", True),
 )
 def test_a_key_checks_what_fits_it(key: Any, algorithm: str, usable: bool) -> None:
@@ -124,6 +128,7 @@ def test_what_is_no_key_set(document: Any) -> None:
     ("no set", b"[]", "no JWK Set"),
     ("no key", b'{"keys": []}', "has no key for the algorithms"),
     ("a symmetric key", b'{"keys": [{"kty": "oct", "k": "c2Vj"}]}', "symmetric or private"),
+    ("a key with an odd member", orjson.dumps({"keys": [{**RSA_JWK, "x": [1]}]}), "malformed"),
     ("a key for others", orjson.dumps({"keys": [{**RSA_JWK, "alg": "RS512"}]}), "has no key"),
 )
 def test_what_is_wrong_with_a_keys_file_is_said(tmp_path: Path, content: bytes, said: str) -> None:

@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from structlog.testing import capture_logs
 
 from app.auth.authenticator import Authenticator
-from app.auth.tokens import MAX_TOKEN_BYTES, read_unverified
+from app.auth.problems import Refused
+from app.auth.tokens import MAX_CONTAINERS, MAX_HEADER, MAX_TOKEN_BYTES, read_unverified
 from app.protocol.headers import HeaderMap
 from tests.auth.desk import accepted, challenge_of, desk, refusal_of
 from tests.support.cases import rows
@@ -58,6 +59,10 @@ def _changed(token: str, part: int, **claims: Any) -> str:
     return ".".join(parts)
 
 
+def _deep(levels: int) -> Any:
+    return json.loads("[" * levels + "]" * levels)
+
+
 def _foreign(kid: str) -> SigningKey:
     return SigningKey("RS256", kid, 99)
 
@@ -79,6 +84,8 @@ def _foreign(kid: str) -> SigningKey:
     ("exp with fractions", lambda i: i.token(exp=i.clock() + 60.5)),
     ("a header that brings a key along", lambda i: i.token(header={"jwk": _foreign("x").jwk})),
     ("a long token", lambda i: i.token(pad="x" * 8000)),
+    ("a header with a certificate", lambda i: i.token(header={"x5c": ["x" * 2800]})),
+    ("many roles of many clients", lambda i: i.token(access=[{"roles": ["a"]}] * 400)),
 )
 async def test_a_token_that_counts(
     authenticator: Authenticator, issuer: Issuer, make: Make
@@ -149,6 +156,13 @@ async def test_a_token_that_counts(
     ("signature cut off", lambda i: i.token().rpartition(".")[0] + ".", "signature"),
     ("signature cut short", lambda i: i.token()[:-8], "signature"),
     ("too long", lambda i: i.token(pad="x" * MAX_TOKEN_BYTES), "too long"),
+    ("a long header", lambda i: i.token(header={"x5c": ["x" * MAX_HEADER]}), "header is too long"),
+    ("claims that are deep", lambda i: i.token(deep=_deep(500)), "nested too deeply"),
+    (
+        "claims full of lists",
+        lambda i: i.token(lists=[[]] * MAX_CONTAINERS),
+        "too many lists and objects",
+    ),
     ("no token", lambda _: "garbage", "not a JSON Web Token"),
     ("five parts, as encrypted ones have", lambda i: i.token() + ".a.b", "not a JSON Web Token"),
     ("a header that is a list", lambda _: f"{encoded(b'[1]')}.{encoded(b'{}')}.eA", "not a JSON"),
@@ -211,5 +225,8 @@ def test_what_is_no_jwt(token: bytes) -> None:
 
 
 def test_a_header_of_any_depth_ends_no_process() -> None:
-    deep = encoded(b'{"alg":' + b"[" * 5000 + b"]" * 5000 + b"}")
-    assert read_unverified(f"{deep}.{encoded(b'{}')}.".encode()) is None
+    deep = encoded(b'{"alg":' + b"[" * 1400 + b"]" * 1400 + b"}")
+    with pytest.raises(Refused):
+        read_unverified(f"{deep}.{encoded(b'{}')}.".encode())
+    cut = encoded(b'{"alg":' + b"[" * 990)
+    assert read_unverified(f"{cut}.{encoded(b'{}')}.".encode()) is None

@@ -238,7 +238,7 @@ HIERARCHY = {"admin": ("write", "audit"), "write": ("read",)}
 def test_a_broader_scope_implies_narrower_ones(held: str, needed: str, expected: Decision) -> None:
     made = policy({"requires": {"scopes": (needed,)}}, scope_hierarchy=HIERARCHY)
     assert made.decide(made.demand("tool", {}, Own()), grants(held), NOON) == expected
-    assert made.holds(grants(held), [needed]) is expected.callable
+    assert made.has_scopes(grants(held), [needed]) is expected.callable
 
 
 @rows(

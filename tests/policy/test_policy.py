@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from app.policy import Own, Policy
-from app.principal import Grants
 from app.settings.auth import AuthSettings
 from app.settings.policies import PolicySettings
 from tests.support.cases import rows
@@ -113,14 +112,6 @@ def test_scopes_are_expanded_through_the_hierarchy() -> None:
     made = policy(scope_hierarchy={"admin": ("write",), "write": ("read",)})
     assert made.expand(frozenset({"admin", "x"})) == {"admin", "write", "read", "x"}
     assert made.expand(frozenset()) == frozenset()
-
-
-def test_what_is_remembered_of_callers_is_bounded() -> None:
-    made = policy({"tools": ("*",), "requires": {"scopes": ("a",)}})
-    demand = made.demand("tool", {}, Own())
-    for number in range(3000):
-        made.decide(demand, Grants(frozenset({f"scope-{number}"})), 0)
-    assert made.caller.cache_info().currsize <= 1024
 
 
 def test_rules_that_decide_about_no_tool_are_found() -> None:

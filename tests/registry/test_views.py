@@ -7,13 +7,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import orjson
-import pytest
 
 from app.policy.policy import Policy
-from app.principal import Grants
+from app.principal import Principal
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
-from app.registry.catalog import MAX_CALLERS, MAX_VIEWS, Catalog
+from app.registry.catalog import MAX_VIEWS, Catalog
 from app.registry.tool import compile_tool
 from app.settings import AuthSettings, PolicySettings, Settings
 from app.toolkit import ToolSpec
@@ -66,11 +65,11 @@ def listed(page: bytes) -> list[str]:
 def test_callers_with_other_grants_and_the_same_tools_share_their_pages() -> None:
     snapshot = catalog(["a", "b"], [{"tools": ["a"], "requires": {"roles": ["x"]}}])
 
-    one = snapshot.view(Grants(roles=frozenset({"y"}), tenant="one"), NOON)
-    two = snapshot.view(Grants(roles=frozenset({"z"}), tenant="two"), NOON)
+    one = snapshot.view(Principal(issuer="x", roles=frozenset({"y"}), tenant="one"), NOON)
+    two = snapshot.view(Principal(issuer="x", roles=frozenset({"z"}), tenant="two"), NOON)
 
     assert one is two
-    assert one.page(None) is two.page(None)
+    assert one.page(None, NOON) is two.page(None, NOON)
 
 
 def test_the_list_and_the_offers_are_the_same_tools() -> None:
@@ -78,8 +77,8 @@ def test_the_list_and_the_offers_are_the_same_tools() -> None:
     snapshot = catalog(["a1", "a2", "b", "c"], rules)
 
     for roles, names in (({"x"}, ["a1", "a2", "b"]), ({"y"}, ["b"])):
-        view = snapshot.view(Grants(roles=frozenset(roles)), NOON)
-        assert listed(view.page(None)) == list(view.offers) == names
+        view = snapshot.view(Principal(issuer="x", roles=frozenset(roles)), NOON)
+        assert listed(view.page(None, NOON)) == list(view.offers) == names
 
 
 @rows(
@@ -97,7 +96,11 @@ def test_the_list_and_the_offers_are_the_same_tools() -> None:
 def test_a_list_is_public_only_if_everybody_finds_it(
     rules: list[Any], auth: dict[str, Any], anonymous: bool, scope: str
 ) -> None:
-    page = catalog(["a"], rules, auth=auth, anonymous=anonymous).view(Grants(), NOON).page(None)
+    page = (
+        catalog(["a"], rules, auth=auth, anonymous=anonymous)
+        .view(Principal(), NOON)
+        .page(None, NOON)
+    )
 
     assert orjson.loads(page)["cacheScope"] == scope
 
@@ -106,8 +109,8 @@ def test_a_list_holds_no_longer_than_until_the_next_edge() -> None:
     snapshot = catalog(["a", "b"], [{"tools": ["*"], "conditions": AT_WORK}], ttl_ms=3_600_000)
 
     def ttl(now: float) -> int:
-        view = snapshot.view(Grants(), now)
-        page = view.page(None, valid_s=snapshot.next_edge - now)
+        view = snapshot.view(Principal(), now)
+        page = view.page(None, now)
         return int(orjson.loads(page)["ttlMs"])
 
     assert ttl(NOON) == 3_600_000
@@ -115,10 +118,22 @@ def test_a_list_holds_no_longer_than_until_the_next_edge() -> None:
     assert ttl(NOON + 5 * 3600 - 0.25) == 250
 
 
+def test_hours_of_tools_that_a_caller_may_not_see_show_in_nothing() -> None:
+    rule = {"tools": ["a"], "requires": {"roles": ["x"]}, "conditions": AT_WORK}
+    snapshot = catalog(["a", "b"], [rule, {"tools": ["b"]}], ttl_ms=86_400_000)
+
+    def ttl(role: str) -> int:
+        view = snapshot.view(Principal(issuer="x", roles=frozenset({role})), NOON)
+        return int(orjson.loads(view.page(None, NOON))["ttlMs"])
+
+    assert ttl("x") == 5 * 3600 * 1000
+    assert ttl("y") == 86_400_000
+
+
 def test_at_an_edge_everybody_is_decided_anew() -> None:
     snapshot = catalog(["a", "b"], [{"tools": ["a"], "conditions": AT_WORK}, {"tools": ["b"]}])
     found = [
-        list(snapshot.view(Grants(), NOON + hours * 3600).offers) for hours in (-4, 0, 4.99, 5)
+        list(snapshot.view(Principal(), NOON + hours * 3600).offers) for hours in (-4, 0, 4.99, 5)
     ]
 
     assert found == [["b"], ["a", "b"], ["a", "b"], ["b"]]
@@ -129,7 +144,7 @@ def test_the_fingerprint_of_a_caller_changes_with_its_own_list_alone() -> None:
     before, after = catalog(["a", "b"], rules), catalog(["a", "a2", "b"], rules)
 
     def fingerprint(snapshot: Catalog, role: str) -> str:
-        return snapshot.view(Grants(roles=frozenset({role})), NOON).fingerprint
+        return snapshot.view(Principal(issuer="x", roles=frozenset({role})), NOON).fingerprint
 
     assert fingerprint(before, "y") == fingerprint(after, "y")
     assert fingerprint(before, "x") != fingerprint(after, "x")
@@ -140,37 +155,41 @@ def test_a_cursor_of_one_caller_shows_another_nothing_that_it_may_not_see() -> N
     snapshot = catalog(
         names, [{"tools": ["a5"], "requires": {"roles": ["x"]}}, {"tools": ["*"]}], page_size=2
     )
-    rich = snapshot.view(Grants(roles=frozenset({"x"})), NOON)
-    poor = snapshot.view(Grants(), NOON)
+    rich = snapshot.view(Principal(issuer="x", roles=frozenset({"x"})), NOON)
+    poor = snapshot.view(Principal(), NOON)
 
-    cursor = orjson.loads(rich.page(orjson.loads(rich.page(None))["nextCursor"]))["nextCursor"]
+    cursor = orjson.loads(rich.page(orjson.loads(rich.page(None, NOON))["nextCursor"], NOON))[
+        "nextCursor"
+    ]
 
-    assert listed(rich.page(cursor)) == ["a4", "a5"]
-    assert listed(poor.page(cursor)) == ["a4"]
+    assert listed(rich.page(cursor, NOON)) == ["a4", "a5"]
+    assert listed(poor.page(cursor, NOON)) == ["a4"]
 
 
-@pytest.mark.timeout(120)
-def test_ten_thousand_principals_take_bounded_memory() -> None:
-    """The figure stands in docs/authorization.md."""
+def test_ten_thousand_callers_cost_the_catalog_next_to_nothing() -> None:
+    """What is remembered of a caller lives with its credential; see tests/auth for that."""
     rules = [{"tools": [f"t{n}"], "requires": {"tenants": [f"tenant-{n}"]}} for n in range(20)]
     snapshot = catalog([f"t{n}" for n in range(50)], rules, auth={"default": "allow"})
-    full = 0
+    callers = [
+        Principal(issuer="x", scopes=frozenset({f"scope-{n}"}), tenant=f"tenant-{n % 100}")
+        for n in range(10_000)
+    ]
     tracemalloc.start()
-    for number in range(MAX_CALLERS + 5_000):
-        grants = Grants(
-            scopes=frozenset({f"scope-{number}", "tools:read"}),
-            roles=frozenset({"member"}),
-            tenant=f"tenant-{number % 100}",
-            authenticated=True,
-        )
-        snapshot.view(grants, NOON).page(None)
-        if number + 1 == MAX_CALLERS:
-            full = tracemalloc.get_traced_memory()[0]
-    after = tracemalloc.get_traced_memory()[0]
+    for caller in callers:
+        snapshot.view(caller, NOON).page(None, NOON)
+    used = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
 
-    assert full < 20 * 1024 * 1024, full
-    assert after < full * 1.1
+    assert used < 2 * 1024 * 1024, used
+
+
+def test_a_clock_that_goes_back_over_an_edge_is_believed() -> None:
+    snapshot = catalog(["a", "b"], [{"tools": ["a"], "conditions": AT_WORK}, {"tools": ["b"]}])
+    caller = Principal(issuer="x")
+
+    found = [list(snapshot.view(caller, NOON + hours * 3600).offers) for hours in (0, 5, 4.9)]
+
+    assert found == [["a", "b"], ["b"], ["a", "b"]]
 
 
 def test_many_different_lists_are_kept_up_to_a_bound() -> None:
@@ -180,7 +199,7 @@ def test_many_different_lists_are_kept_up_to_a_bound() -> None:
 
     def view(number: int) -> Any:
         roles = frozenset(name for bit, name in enumerate(names) if number >> bit & 1)
-        return snapshot.view(Grants(roles=roles), NOON)
+        return snapshot.view(Principal(issuer="x", roles=roles), NOON)
 
     first = view(1)
     assert view(1) is first

@@ -166,8 +166,8 @@ class IdentityProvider:
     # What a server is configured with
 
     def settings(self, **changes: Json) -> dict[str, Json]:
-        """A table of `[[auth.issuers]]`."""
-        return {"issuer": self.issuer, **changes}
+        """A table of `[[auth.issuers]]`, patient with a provider on a busy machine."""
+        return {"issuer": self.issuer, "timeout_s": 30, **changes}
 
     def introspection_settings(self, **changes: Json) -> dict[str, Json]:
         """The table `introspection` of it."""

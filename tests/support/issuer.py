@@ -35,6 +35,7 @@ class Behaviour(Enum):
     """What a path does instead of its duty."""
 
     DROP = "closes the connection without a word"
+    HOLD = "does its duty, but not before `recover`"
     HANG = "accepts the request and never answers"
     ERROR = "500"
     NOT_FOUND = "404"
@@ -75,6 +76,7 @@ class Issuer:
         fetches: How often it was asked for `metadata`, `keys` and `introspection`.
         paths: Every path that was asked for, in order.
         opaque: Answers to introspection by token.
+        statuses: With which HTTP status introspection answers to some tokens instead.
         client: Identifier and secret that introspection demands.
         redirect_to: Where `Behaviour.REDIRECT` sends.
     """
@@ -97,6 +99,7 @@ class Issuer:
         self.fetches: Counter[str] = Counter()
         self.paths: list[str] = []
         self.opaque: dict[str, dict[str, Json]] = {}
+        self.statuses: dict[str, int] = {}
         self.client = ("mcp", "s3cret / with : signs & ümlaut")
         self.redirect_to = "http://127.0.0.1:9/elsewhere"
         self.cache_control: str | None = None
@@ -227,7 +230,7 @@ class Issuer:
             self._behaviours[what] = behaviour
 
     def recover(self) -> None:
-        """Do one's duty again, and let go whom `Behaviour.HANG` holds."""
+        """Do one's duty again, and let go whom `Behaviour.HOLD` or `Behaviour.HANG` holds."""
         self._behaviours.clear()
         self._released.set()
         self._released = threading.Event()
@@ -240,9 +243,12 @@ class Issuer:
         what, duty = self._duty(path)
         self.fetches[what] += 1
         behaviour = self._behaviours.get(what)
-        if behaviour is not None:
+        if behaviour is Behaviour.HOLD:
+            self._released.wait()
+        elif behaviour is not None:
             self._misbehave(behaviour, handler)
-        elif duty is None:
+            return
+        if duty is None:
             _send(handler, 404, b"{}")
         else:
             status, value = duty(handler, body)
@@ -281,6 +287,8 @@ class Issuer:
         if scheme != "Basic" or (unquote_plus(user), unquote_plus(secret)) != self.client:
             return 401, {"error": "invalid_client"}
         token = parse_qs(body.decode("ascii")).get("token", [""])[0]
+        if token in self.statuses:
+            return self.statuses[token], {"error": "invalid_request"}
         return 200, self.opaque.get(token, {"active": False})
 
     def _misbehave(self, behaviour: Behaviour, handler: BaseHTTPRequestHandler) -> None:
@@ -339,6 +347,7 @@ def _private_key(family: str, number: int) -> Any:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 256
     allow_reuse_address = True
     block_on_close = False
 
