@@ -12,7 +12,6 @@ import structlog
 from starlette.applications import Starlette
 
 from app.auth.authenticator import LOOK_S, Authenticator
-from app.auth.challenge import Challenge
 from app.auth.metadata import metadata_paths, resource_metadata
 from app.auth.revocation import Revocations
 from app.execution.executor import Executor
@@ -104,14 +103,19 @@ class Service:
         )
         self.router = Router(
             {
-                "server/discover": Discover(settings, messages, self.registry.list_ttl_ms),
+                "server/discover": Discover(
+                    settings,
+                    messages,
+                    list_ttl_ms=self.registry.list_ttl_ms,
+                    is_open=lambda: self.settings.auth.is_open,
+                ),
                 "tools/list": ListTools(self._catalog, time.time),
                 "tools/call": CallTool(
                     self._catalog,
                     self.executor,
                     encoder,
                     clock=time.time,
-                    challenge=Challenge(settings),
+                    challenge=lambda: self.endpoint.authenticator.challenge,
                 ),
                 "subscriptions/listen": Listen(tools_change=settings.tools.reload),
             }
@@ -189,7 +193,11 @@ class Service:
     def _files_of_settings(self) -> frozenset[Path]:
         """The configuration, and the files of keys that it names."""
         auth = self.settings.auth
-        files = [self._config, auth.api_keys_file, *(each.keys_file for each in auth.issuers)]
+        files = [self._config, auth.api_keys_file]
+        for issuer in auth.issuers:
+            files.append(issuer.keys_file)
+            if issuer.introspection is not None:
+                files.append(issuer.introspection.client_secret_file)
         return frozenset(file.absolute() for file in files if file is not None)
 
     async def _reload(self, settings: Settings | None) -> None:

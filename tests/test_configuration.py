@@ -118,6 +118,21 @@ PROBLEMS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         {},
         ("auth.issuers.0.algorithms.0",),
     ),
+    "two issuers that would be asked": (
+        (
+            "[[auth.issuers]]\nissuer = 'https://a.example'\n"
+            "introspection = { client_id = 'a', client_secret = 'b' }\n"
+            "[[auth.issuers]]\nissuer = 'https://b.example'\n"
+            "introspection = { client_id = 'a', client_secret = 'b' }\n"
+        ),
+        {},
+        ("only one issuer", "opaque"),
+    ),
+    "an introspection without a secret": (
+        "[[auth.issuers]]\nissuer = 'https://a.example'\nintrospection = { client_id = 'a' }\n",
+        {},
+        ("auth.issuers.0.introspection", "client_secret_file"),
+    ),
     "a circle of scopes": (
         "[auth.scope_hierarchy]\na = ['b']\nb = ['a']\n",
         {},

@@ -11,6 +11,7 @@ from app.auth.api_keys import ApiKeys, all_api_keys, is_key
 from app.auth.caller import Caller
 from app.auth.challenge import Challenge
 from app.auth.credentials import Credential, find_credential, other_scheme
+from app.auth.introspection import secret_of
 from app.auth.problems import IssuerUnavailable, Malformed, Refused
 from app.auth.remembered import Entry, Remembered, digest_of
 from app.auth.revocation import Revocations
@@ -42,6 +43,9 @@ class Authenticator:
         revocations: A list that is asked besides ``[auth] revoked``.
         clock: POSIX time.
 
+    Attributes:
+        challenge: Writes the refusals.
+
     Raises:
         UnusableFile: ``api_keys_file`` or a ``keys_file`` cannot be used.
     """
@@ -56,11 +60,11 @@ class Authenticator:
     ) -> None:
         auth = settings.auth
         self._configured = auth.is_configured
-        self._open = auth.allow_unauthenticated or not self._configured
+        self._open = auth.is_open
         self._revoked = frozenset(auth.revoked)
         self._revocations = revocations
         self._clock = clock
-        self._challenge = Challenge(settings)
+        self.challenge = Challenge(settings)
         self.keys: ApiKeys = ApiKeys(
             all_api_keys(auth.api_keys, auth.api_keys_file, auth.clearances),
             auth.revoked,
@@ -79,10 +83,11 @@ class Authenticator:
     def _source(self, settings: Settings, number: int, previous: "Authenticator | None") -> Source:
         issuer, resource = settings.auth.issuers[number], settings.resource_url
         static = static_keys(issuer)
+        secret = secret_of(issuer.introspection) if issuer.introspection is not None else None
         old = previous.sources.get(issuer.issuer) if previous is not None else None
-        if old is not None and old.is_same(issuer, resource, static):
+        if old is not None and old.is_same(issuer, resource, static, secret):
             return old
-        return Source(issuer, resource, static=static, clock=self._clock)
+        return Source(issuer, resource, static=static, secret=secret, clock=self._clock)
 
     async def start(self) -> None:
         """Begin to fetch keys, and be the one who stops it. Waits for no issuer."""
@@ -142,12 +147,12 @@ class Authenticator:
         except Refused as refused:
             raise self._refusal(refused) from None
         except IssuerUnavailable as error:
-            raise self._challenge.unavailable(
+            raise self.challenge.unavailable(
                 "The authorization server cannot be reached, so the token cannot be checked.",
                 error.retry_after_s,
             ) from None
         except StoreUnavailable:
-            raise self._challenge.unavailable(
+            raise self.challenge.unavailable(
                 "The list of revoked credentials cannot be read.", STORE_RETRY_S
             ) from None
 
@@ -187,7 +192,7 @@ class Authenticator:
             return None
         credential = find_credential(headers, query)
         if credential is None and not self._open:
-            raise self._challenge.unauthorized(
+            raise self.challenge.unauthorized(
                 "The scheme of the header Authorization is not accepted; send Bearer."
                 if other_scheme(headers)
                 else "A credential is needed: send Authorization: Bearer TOKEN or X-API-Key: KEY."
@@ -248,28 +253,22 @@ class Authenticator:
         return source, await source.check_jwt(token, unverified)
 
     async def _check_opaque(self, token: bytes, digest: bytes) -> tuple[Source, Checked]:
-        """Ask each issuer that can be asked, until one vouches for the token."""
-        asked = [source for source in self.sources.values() if source.introspector is not None]
-        if not asked:
+        """Ask the one issuer that can be asked: a token is shown to nobody else."""
+        for source in self.sources.values():
+            if source.introspector is not None:
+                break
+        else:
             raise Refused("The token is not a JSON Web Token, nor an API key.")
         if self._refused.get(digest, 0.0) > self._clock():
             raise Refused("The token is not active.")
-        silent: IssuerUnavailable | None = None
-        refused = Refused("The token is not active.")
-        for source in asked:
-            try:
-                return source, await source.check_opaque(token)
-            except IssuerUnavailable as error:
-                silent = error
-            except Refused as error:
-                refused = error
-        if silent is not None:
-            raise silent
-        self._refused.pop(digest, None)
-        self._refused[digest] = self._clock() + REFUSED_S
-        if len(self._refused) > MAX_REFUSED:
-            del self._refused[next(iter(self._refused))]
-        raise refused
+        try:
+            return source, await source.check_opaque(token)
+        except Refused:
+            self._refused.pop(digest, None)
+            self._refused[digest] = self._clock() + REFUSED_S
+            if len(self._refused) > MAX_REFUSED:
+                del self._refused[next(iter(self._refused))]
+            raise
 
     async def _refuse_revoked(self, caller: Principal) -> None:
         if caller.credential_id in self._revoked or await self.is_revoked(caller):
@@ -277,8 +276,8 @@ class Authenticator:
 
     def _refusal(self, refused: Refused) -> ProtocolError:
         if isinstance(refused, Malformed):
-            return self._challenge.malformed(str(refused))
-        return self._challenge.unauthorized(str(refused), error="invalid_token")
+            return self.challenge.malformed(str(refused))
+        return self.challenge.unauthorized(str(refused), error="invalid_token")
 
 
 def _has_ended(principal: Principal, now: float) -> bool:

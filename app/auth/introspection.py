@@ -12,7 +12,7 @@ from app.auth.audience import Audiences
 from app.auth.claims import check_times
 from app.auth.fetching import FetchFailed
 from app.auth.issuer import Issuer
-from app.auth.problems import IssuerUnavailable, Refused
+from app.auth.problems import IssuerUnavailable, Refused, UnusableFile
 from app.settings import IntrospectionSettings
 
 RETRY_S: Final = 2.0
@@ -22,10 +22,30 @@ REMINDER_S: Final = 60.0
 log = structlog.get_logger()
 
 
+def secret_of(settings: IntrospectionSettings) -> str:
+    """The secret with which this server asks.
+
+    Raises:
+        UnusableFile: It stands in a file, which cannot be read or is empty.
+    """
+    if settings.client_secret is not None:
+        return settings.client_secret.get_secret_value()
+    file = settings.client_secret_file
+    assert file is not None  # the settings have one of the two
+    try:
+        secret = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnusableFile(f"{file}: cannot be read: {type(error).__name__}") from None
+    if not secret:
+        raise UnusableFile(f"{file}: is empty; it must hold the client secret")
+    return secret
+
+
 class Introspector:
     """Asks one issuer.
 
     Args:
+        secret: See ``secret_of``.
         clock: POSIX time.
     """
 
@@ -35,11 +55,12 @@ class Introspector:
         settings: IntrospectionSettings,
         audiences: Audiences,
         *,
+        secret: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._issuer, self._settings, self._audiences = issuer, settings, audiences
         self._clock = clock
-        self._authorization = _basic(settings.client_id, settings.client_secret.get_secret_value())
+        self._authorization = _basic(settings.client_id, secret)
         self._down_until = self._reminded_at = 0.0
 
     async def ask(self, token: bytes) -> tuple[Mapping[str, Any], float | None]:

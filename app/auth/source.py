@@ -35,6 +35,7 @@ class Source:
     Args:
         resource: The URL that they must be made for.
         static: Keys of ``keys_file``.
+        secret: For introspection, where it is configured.
         clock: POSIX time.
 
     Attributes:
@@ -48,11 +49,13 @@ class Source:
         resource: str,
         *,
         static: KeySet | None = None,
+        secret: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
         self.resource = resource
         self.static = static
+        self.secret = secret
         self.seal = Seal()
         self.owner: object = None
         self.issuer = Issuer(settings, static=static, clock=clock)
@@ -60,15 +63,20 @@ class Source:
         self._audiences = Audiences(resource, settings.audiences)
         asks = settings.introspection
         self.introspector = (
-            Introspector(self.issuer, asks, self._audiences, clock=clock) if asks else None
+            Introspector(self.issuer, asks, self._audiences, secret=secret, clock=clock)
+            if asks is not None and secret is not None
+            else None
         )
         self._asking: dict[bytes, asyncio.Task[Checked]] = {}
 
-    def is_same(self, settings: IssuerSettings, resource: str, static: KeySet | None) -> bool:
+    def is_same(
+        self, settings: IssuerSettings, resource: str, static: KeySet | None, secret: str | None
+    ) -> bool:
         """Whether a token that counts here counts under these settings as well."""
         marks = static.marks if static is not None else None
         own = self.static.marks if self.static is not None else None
-        return (self.settings, self.resource, own) == (settings, resource, marks)
+        mine = (self.settings, self.resource, own, self.secret)
+        return mine == (settings, resource, marks, secret)
 
     def start(self) -> None:
         """Begin to fetch keys; waits for nothing."""

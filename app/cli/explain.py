@@ -37,6 +37,9 @@ from app.protocol.headers import HeaderMap
 from app.registry.tool import InvalidArguments, Tool
 from app.settings import IssuerSettings, Settings
 
+NO_ISSUER = "https://claims.invalid"
+"""Stands for an issuer where none is configured, so that claims can be tried all the same."""
+
 _MARKS = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "[yellow]?[/yellow]"}
 
 
@@ -74,6 +77,13 @@ def explain(
     settings = load_or_exit(config, tool_flags(tools))
     found = _find(tool, settings)
     principal = _principal(settings, token or key, claims)
+    auth = settings.auth
+    if principal is ANONYMOUS and not auth.is_open:
+        fail(
+            "a caller without a credential is refused with 401, whatever the tool: name one by "
+            "--token, --key or --claims",
+            Exit.PROBLEMS,
+        )
     arguments = None if args is None else _arguments(found, args)
     explanation = explain_access(
         Policy(settings.auth, settings.policies),
@@ -139,7 +149,7 @@ def _issuer_of(claims: dict[str, Any], settings: Settings) -> IssuerSettings:
     for issuer in issuers:
         if issuer.issuer == claims.get("iss"):
             return issuer
-    return issuers[0] if issuers else IssuerSettings(issuer="https://claims.example")
+    return issuers[0] if issuers else IssuerSettings(issuer=NO_ISSUER)
 
 
 def _arguments(tool: Tool, text: str) -> dict[str, Any]:
@@ -187,7 +197,9 @@ def _as_json(tool: Tool, principal: Principal, explanation: Explanation) -> dict
 def _print(tool: Tool, principal: Principal, explanation: Explanation) -> None:
     who = "a caller without a credential"
     if principal.issuer is not None:
-        who = f"{principal.subject} of {principal.issuer}"
+        who = str(principal.subject)
+        if principal.issuer != NO_ISSUER:
+            who += f" of {principal.issuer}"
     out.print(f"[bold]{tool.name}[/bold] for {escape(who)}", soft_wrap=True)
     for rule in explanation.rules:
         if rule.decides:

@@ -145,6 +145,7 @@ class Endpoint:
 
     def _take(self, exchange: Exchange) -> bytes | None:
         """The whole body, where that needs no waiting."""
+        exchange.record.principal = exchange.principal
         if exchange.accepts is NOTHING:
             exchange.accepts = self._gate.check_media(exchange.headers)
         connection = exchange.connection
@@ -156,6 +157,7 @@ class Endpoint:
         body = await exchange.read_body(self._gate.max_body_bytes)
         known = self.authenticator.known(exchange.headers, exchange.scope["query_string"])
         exchange.principal = known or await self._ask(exchange)
+        exchange.record.principal = exchange.principal
         return body
 
     def _answer(self, exchange: Exchange, body: bytes | None) -> Awaitable[None] | None:
@@ -185,7 +187,6 @@ class Endpoint:
                 raise _not_served(version)
 
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
-        exchange.record.subject = exchange.principal.subject
         caller = Caller(exchange.principal, exchange.headers, exchange.record.address)
         answer = self._router.dispatch(call, caller)
         if isinstance(answer, Answer):

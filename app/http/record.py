@@ -4,6 +4,7 @@ import time
 from typing import Final
 
 from app.observability.logs import EventLog, printable
+from app.principal import ANONYMOUS
 from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call
 from app.protocol.schema import RequestId
@@ -16,7 +17,7 @@ class RequestRecord:
 
     Attributes:
         address: Of the client, where it is known.
-        subject: Who calls, where that is known.
+        principal: Who calls, once that is known.
         is_written: Whether somebody else has written the line of this request.
     """
 
@@ -33,12 +34,12 @@ class RequestRecord:
         "is_written",
         "method",
         "outcome",
-        "subject",
+        "principal",
     )
 
     def __init__(self) -> None:
         self.address: str | None = None
-        self.subject: str | None = None
+        self.principal = ANONYMOUS
         self._start = time.perf_counter()
         self._tool: str | None = None
         self._trace: str | None = None
@@ -84,8 +85,10 @@ class RequestRecord:
         }
         if self.address is not None:
             fields["address"] = self.address
-        if self.subject is not None:
-            fields["subject"] = printable(self.subject)
+        principal = self.principal
+        if principal.issuer is not None and principal.subject is not None:
+            fields["issuer"] = printable(principal.issuer, 128)
+            fields["subject"] = printable(principal.subject)
         if self._code is not None:
             fields["code"] = self._code
         if self._setting is not None:

@@ -15,23 +15,30 @@ class Discover:
 
     Args:
         list_ttl_ms: Gives the present ``[tools] list_ttl_ms``.
+        is_open: Whether callers without a credential are served now.
     """
 
     def __init__(
-        self, settings: Settings, messages: ServerMessages, list_ttl_ms: Callable[[], int]
+        self,
+        settings: Settings,
+        messages: ServerMessages,
+        *,
+        list_ttl_ms: Callable[[], int],
+        is_open: Callable[[], bool],
     ) -> None:
         self._settings = settings
         self._messages = messages
         self._list_ttl_ms = list_ttl_ms
-        self._encoded: tuple[int, Reply] | None = None
+        self._is_open = is_open
+        self._encoded: tuple[tuple[int, bool], Reply] | None = None
 
     def __call__(self, call: Call, caller: Caller) -> Reply:
-        ttl_ms = self._list_ttl_ms()
-        if self._encoded is None or self._encoded[0] != ttl_ms:
-            self._encoded = (ttl_ms, self._encode(ttl_ms))
+        now = self._list_ttl_ms(), self._is_open()
+        if self._encoded is None or self._encoded[0] != now:
+            self._encoded = (now, self._encode(*now))
         return self._encoded[1]
 
-    def _encode(self, ttl_ms: int) -> Reply:
+    def _encode(self, ttl_ms: int, is_open: bool) -> Reply:
         settings = self._settings
         result: dict[str, Any] = {
             "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
@@ -41,7 +48,8 @@ class Discover:
                 "logging": {},
             },
             "ttlMs": ttl_ms,
-            "cacheScope": "public",
+            # Shared caches may serve what is public to anybody, with a credential or without.
+            "cacheScope": "public" if is_open else "private",
         }
         if settings.server.instructions:
             result["instructions"] = settings.server.instructions

@@ -37,9 +37,9 @@ class ListTools:
         cursor = call.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams("params.cursor must be a string from an earlier page.")
-        catalog, now = self._catalog(), self._clock()
-        view = catalog.view(caller.principal.grants, now)
-        return Reply(view.page(cursor, valid_s=catalog.next_edge - now))
+        now = self._clock()
+        view = self._catalog().view(caller.principal.grants, now)
+        return Reply(view.page(cursor, now))
 
 
 class CallTool:
@@ -49,7 +49,7 @@ class CallTool:
 
     Args:
         clock: Gives POSIX time.
-        challenge: Writes the refusal of a caller who lacks something.
+        challenge: Gives what writes the refusal of a caller who lacks something.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CallTool:
         encoder: ResultEncoder,
         *,
         clock: Callable[[], float],
-        challenge: Challenge,
+        challenge: Callable[[], Challenge],
     ) -> None:
         self._catalog = catalog
         self._executor = executor
@@ -110,9 +110,9 @@ class CallTool:
         scopes = offer.decision.scopes
         if principal.issuer is None:
             message = "This tool is for callers who are known: send a credential."
-            return self._challenge.unauthorized(message, scopes=scopes)
+            return self._challenge().unauthorized(message, scopes=scopes)
         if catalog.lacks_scopes(principal.grants, scopes):
-            return self._challenge.insufficient_scope(scopes)
+            return self._challenge().insufficient_scope(scopes)
         return Forbidden("This caller may not use this tool at this time.")
 
     def _prepare(

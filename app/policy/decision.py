@@ -1,5 +1,6 @@
 """What is demanded of a caller, and the one function that decides."""
 
+import dataclasses
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -139,6 +140,12 @@ class Demand:
 
         alternatives = [tells_apart(need) for need in self.alternatives]
         return tells_apart(self.need) or (bool(alternatives) and all(alternatives))
+
+    def hangs_on_time(self, caller: Caller) -> bool:
+        """Whether a caller sees the tool at one time and not at another."""
+        if self.window is None or self.otherwise == "challenge":
+            return False
+        return decide(dataclasses.replace(self, window=None), caller, 0.0).visible
 
     @property
     def arguments(self) -> Mapping[str, Mapping[str, Any]] | None:

@@ -77,6 +77,12 @@ class Policy:
         """
         return min((window.next_edge(now) for window in self._windows), default=math.inf)
 
+    def holds_until(self, demand: Demand, grants: Grants, now: float) -> float:
+        """POSIX time until which a caller sees a tool, or does not see it, as now."""
+        if demand.window is None or not demand.hangs_on_time(self.caller(grants)):
+            return math.inf
+        return demand.window.next_edge(now)
+
     def expand(self, scopes: frozenset[str]) -> frozenset[str]:
         """Scopes, and the narrower ones that they imply (``[auth] scope_hierarchy``)."""
         return scopes.union(*(self._implied.get(scope, ()) for scope in scopes))

@@ -80,7 +80,6 @@ def assemble(
     enabled = [tool for tool, _ in tools if override_for(tool.name, settings.overrides).enabled]
     problems += _warnings(tools, settings)
     demands = _demands(tools, policy, problems)
-    auth = settings.auth
     catalog = Catalog(
         [tool for tool in enabled if tool.name in demands],
         policy=policy or EVERYBODY,
@@ -89,7 +88,7 @@ def assemble(
         keys=keys,
         page_size=settings.tools.page_size,
         ttl_ms=settings.tools.list_ttl_ms,
-        anonymous=auth.allow_unauthenticated or not auth.is_configured,
+        anonymous=settings.auth.is_open,
     )
     return Assembly(catalog, files, problems)
 
@@ -154,7 +153,26 @@ def _demands(
             problems.append(Problem(tool.source.path, line, "error", str(error), tool.name))
     if policy is not None:
         problems += [Problem("", None, "warning", unused) for unused in policy.unused(known)]
+        problems += _lost_arguments([tool for tool, _ in placed], demands)
     return demands
+
+
+def _lost_arguments(tools: Iterable[Tool], demands: Mapping[str, Demand]) -> list[Problem]:
+    """Rules about arguments that no tool of theirs has: a misspelt name would close nothing."""
+    named: dict[tuple[str, str], bool] = {}
+    for tool in tools:
+        demand = demands.get(tool.name)
+        for argument in (demand.arguments if demand is not None else None) or ():
+            assert demand is not None
+            rule = (demand.label, argument)
+            named[rule] = named.get(rule, False) or argument in tool.arguments
+    return [
+        Problem(
+            "", None, "warning", f"policies: {rule}: none of its tools has the argument {name!r}"
+        )
+        for (rule, name), is_there in sorted(named.items())
+        if not is_there
+    ]
 
 
 def _without_duplicates(

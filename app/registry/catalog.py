@@ -54,8 +54,9 @@ class Catalog:
         self._policy = policy
         self._demands = {tool.name: demands[tool.name] for tool in ordered}
         self._distinct = tuple(dict.fromkeys(self._demands.values()))
+        self._windowed = tuple(each for each in self._distinct if each.window is not None)
         self._of_caller: dict[Grants, View] = {}
-        self._views: dict[tuple[Decision, ...], View] = {}
+        self._views: dict[tuple[tuple[Decision, ...], float], View] = {}
         self.next_edge = -math.inf
         # Shared caches may serve a public list to anybody, with a credential or without.
         is_public = anonymous and not any(each.depends_on_caller for each in self._distinct)
@@ -89,8 +90,12 @@ class Catalog:
         return not self._policy.holds(grants, scopes)
 
     def _decide(self, grants: Grants, now: float) -> View:
-        decisions = tuple([self._policy.decide(each, grants, now) for each in self._distinct])
-        view = self._views.get(decisions)
+        policy = self._policy
+        decisions = tuple([policy.decide(each, grants, now) for each in self._distinct])
+        until = min(
+            [policy.holds_until(each, grants, now) for each in self._windowed], default=math.inf
+        )
+        view = self._views.get((decisions, until))
         if view is None:
             if len(self._views) >= MAX_VIEWS:
                 # Whoever had the oldest is decided anew, once.
@@ -104,5 +109,5 @@ class Catalog:
                 demand = self._demands[name]
                 if decided[demand].visible:
                     offers.append(Offer(tool, demand, decided[demand]))
-            view = self._views[decisions] = View(offers, self._encoder)
+            view = self._views[decisions, until] = View(offers, self._encoder, until=until)
         return view

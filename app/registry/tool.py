@@ -73,6 +73,7 @@ class Tool:
         source: What the module loader knows of its file; opaque here.
         annotations: As its author wrote them.
         own: What it demands of callers by itself.
+        arguments: The names of its arguments, as far as the input schema lists them.
         defaults: Of its arguments, by name, as the input schema tells them.
     """
 
@@ -89,6 +90,7 @@ class Tool:
     source: Any
     annotations: Mapping[str, Any]
     own: Own
+    arguments: frozenset[str]
     defaults: Mapping[str, Any]
     _accepts: jsonschema_rs.Draft202012Validator
     _explainer: "_LazyExplainer"
@@ -208,6 +210,7 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         source=source,
         annotations=spec.annotations,
         own=_own(spec),
+        arguments=frozenset(properties),
         defaults={
             key: value["default"]
             for key, value in properties.items()

@@ -1,6 +1,5 @@
 """What callers with the same rights find in a snapshot: their tools, and the list of them."""
 
-import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -68,28 +67,30 @@ class View:
 
     Args:
         offers: In name order.
+        until: POSIX time at which the set may become another one.
 
     Attributes:
         offers: By name. A tool that the caller may not see is not among them.
         fingerprint: Equal for equal definitions in an equal set.
     """
 
-    def __init__(self, offers: Iterable[Offer], encoder: Encoder) -> None:
+    def __init__(self, offers: Iterable[Offer], encoder: Encoder, *, until: float) -> None:
         self.offers: Mapping[str, Offer] = {offer.tool.name: offer for offer in offers}
         self._tools = [offer.tool for offer in self.offers.values()]
         self._names = list(self.offers)
         self._encoder = encoder
+        self._until = until
         self._pages: dict[int, bytes] = {}
         self.fingerprint = fingerprint([tool.definition for tool in self._tools])
 
-    def page(self, cursor: str | None, *, valid_s: float = math.inf) -> bytes:
+    def page(self, cursor: str | None, now: float) -> bytes:
         """The encoded ``ListToolsResult`` that follows a cursor.
 
         The cursor names the last tool seen, so tools that stay are neither skipped nor
         repeated while others come and go.
 
         Args:
-            valid_s: The set may be another one after this time, so clients must ask again.
+            now: POSIX time; clients are told to ask again when the set may become another one.
 
         Raises:
             InvalidParams: The cursor is not one of ours.
@@ -97,8 +98,9 @@ class View:
         start = 0
         if cursor is not None:
             start = bisect_right(self._names, self._encoder.name_before(cursor))
-        if valid_s * 1000 < self._encoder.ttl_ms:
-            return self._encoder.page(self._tools, start, int(valid_s * 1000))
+        left_ms = (self._until - now) * 1000
+        if left_ms < self._encoder.ttl_ms:
+            return self._encoder.page(self._tools, start, max(0, int(left_ms)))
         page = self._pages.get(start)
         if page is None:
             page = self._pages[start] = self._encoder.page(self._tools, start, self._encoder.ttl_ms)

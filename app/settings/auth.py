@@ -40,7 +40,12 @@ class IntrospectionSettings(Section):
 
     url: Annotated[str | None, Field(description="Default: what discovery says.")] = None
     client_id: Annotated[str, Field(min_length=1, description="As whom this server asks.")]
-    client_secret: Annotated[SecretStr, Field(description="And with which secret.")]
+    client_secret: Annotated[
+        SecretStr | None, Field(description="And with which secret; better in a file.")
+    ] = None
+    client_secret_file: Annotated[
+        Path | None, Field(description="A file with that secret, such as a mounted one.")
+    ] = None
     dedicated: Annotated[
         bool,
         Field(
@@ -56,6 +61,12 @@ class IntrospectionSettings(Section):
     @classmethod
     def _url_is_safe(cls, value: str | None) -> str | None:
         return value if value is None else safe_url(value)
+
+    @model_validator(mode="after")
+    def _has_one_secret(self) -> Self:
+        if (self.client_secret is None) == (self.client_secret_file is None):
+            raise ValueError("needs either client_secret or client_secret_file")
+        return self
 
 
 class IssuerSettings(Section):
@@ -206,6 +217,11 @@ class AuthSettings(Section):
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         _unique("issuers", [issuer.issuer for issuer in self.issuers])
+        if sum(issuer.introspection is not None for issuer in self.issuers) > 1:
+            raise ValueError(
+                "only one issuer may have introspection: an opaque token does not say whose it "
+                "is, and must not be shown to another issuer"
+            )
         _unique("api_keys", [key.id for key in self.api_keys])
         _unique("clearances", self.clearances)
         for key in self.api_keys:
@@ -216,6 +232,11 @@ class AuthSettings(Section):
             if scope in implied_scopes(scope, self.scope_hierarchy):
                 raise ValueError(f"scope_hierarchy goes round in a circle at {scope!r}")
         return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether callers without a credential are served."""
+        return self.allow_unauthenticated or not self.is_configured
 
     @property
     def is_configured(self) -> bool:

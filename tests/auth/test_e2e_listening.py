@@ -158,7 +158,7 @@ def test_a_file_of_keys_that_was_named_later_is_watched_as_well(
     server: ServerProcess, issuer: Issuer, tmp_path: Path
 ) -> None:
     key, table = api_key("late", roles=["a"])
-    who = {"X-API-Key": key}
+    who: Headers = {"X-API-Key": key}
     file = write(tmp_path / "later.toml", toml({"api_keys": [table]}))
     server.write_config(settings(issuer, api_keys_file=str(file)))
     eventually(lambda: sees(server.client, who), "the new file", SOON_S)

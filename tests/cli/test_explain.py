@@ -154,6 +154,16 @@ def test_a_key_is_looked_up(folder: Path, way: str) -> None:
     assert found["callable"] is True
 
 
+def test_nobody_in_particular_is_refused_where_a_credential_is_needed(folder: Path) -> None:
+    entry = f'[[auth.api_keys]]\nid = "bot"\nhash = "sha256:{"0" * 64}"\n'
+    (folder / "config.toml").write_text(RULES + entry)
+
+    result = _run("--tool", "wipe")
+
+    assert result.exit_code == Exit.PROBLEMS
+    assert "refused with 401" in result.stderr
+
+
 def test_nobody_in_particular_is_a_caller_too(folder: Path) -> None:
     result = _run("--tool", "wipe")
 
@@ -197,8 +207,15 @@ def test_a_refused_credential_says_why_and_not_what(folder: Path) -> None:
     assert key[-20:] not in result.stderr
 
 
-def test_check_tells_of_rules_that_name_no_tool(folder: Path) -> None:
-    (folder / "config.toml").write_text('[[policies]]\ntools = ["nothing.*"]\n')
+@rows(
+    "rule, said",
+    ("about no tool", 'tools = ["nothing.*"]', "rule 1 names no tool"),
+    ("about an argument that there is not",
+     'tools = ["convert"]\narguments = { amuont = { maximum = 1 } }',
+     "rule 1: none of its tools has the argument 'amuont'"),
+)  # fmt: skip
+def test_check_tells_of_rules_that_close_nothing(folder: Path, rule: str, said: str) -> None:
+    (folder / "config.toml").write_text(f"[[policies]]\n{rule}\n")
     done = subprocess.run(
         [sys.executable, "-m", "app", "check"],
         cwd=folder,
@@ -209,4 +226,4 @@ def test_check_tells_of_rules_that_name_no_tool(folder: Path) -> None:
     )
 
     assert done.returncode == Exit.OK
-    assert "rule 1 names no tool" in done.stderr
+    assert said in " ".join(done.stderr.split())

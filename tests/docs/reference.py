@@ -8,7 +8,7 @@ import re
 import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from pydantic import AwareDatetime, BaseModel, SecretStr
@@ -36,8 +36,11 @@ _NAMES: Mapping[Any, str] = {
     int: "whole number",
     float: "number",
     bool: "`true` or `false`",
+    AwareDatetime: "date and time with zone",
+    SecretStr: "secret",
 }
-
+_CONFIGURED = {"config", "tools", "host", "port", "reload", "log_format", "log_level", "url"}
+"""Options whose default is a setting, or where settings are looked for."""
 
 NESTED: Mapping[str, type[BaseModel]] = {
     "[[auth.issuers]]": IssuerSettings,
@@ -111,14 +114,11 @@ def _kind(annotation: Any) -> str:
     origin = get_origin(annotation)
     if origin is Literal:
         return ", ".join(f"`{json.dumps(item)}`" for item in arguments)
-    if origin in (Union, types.UnionType):
+    if origin in (Union, types.UnionType, Annotated):
         return _kind(arguments[0])
     if origin is tuple:
-        return "list of secrets" if arguments == [SecretStr] else f"list of {_kind(arguments[0])}s"
-    if annotation is AwareDatetime:
-        return "date and time with zone"
-    if annotation is SecretStr:
-        return "secret"
+        inner = _kind(arguments[0])
+        return f"list of {inner}" if inner.endswith("`") else f"list of {inner}s"
     is_table = issubclass(annotation if origin is None else origin, (Mapping, BaseModel))
     assert is_table, annotation
     return "table"
@@ -142,20 +142,20 @@ def _default(field: FieldInfo) -> str:
         case None:
             return "none"
         case Path():
-            return f'`"{value}"`'
-        case dict():
-            return "`{}`"
+            shown = f'"{value}"'
         case BaseModel():
             return "its defaults"
-        case tuple():
-            return f"`{json.dumps(list(value))}`"
-    if isinstance(value, float):
-        return f"`{value:g}`"
-    return f"`{json.dumps(value)}`"
+        case float():
+            shown = f"{value:g}"
+        case _:
+            shown = json.dumps(value)  # a tuple becomes a list
+    return f"`{shown}`"
 
 
 def command_table(name: str) -> str:
     """One row per argument and option of a command."""
+    if not commands()[name]:
+        return "It takes no options."
     rows = ["| Option | Meaning | Default |", "|---|---|---|"]
     for parameter in commands()[name]:
         if parameter.param_type_name == "argument":
@@ -170,7 +170,7 @@ def command_table(name: str) -> str:
         elif parameter.required:
             default = "required"
         elif default is None:
-            default = "as configured"
+            default = "as configured" if parameter.name in _CONFIGURED else "none"
         elif default is False:
             default = "off"
         rows.append(f"| {shown} | {text} | {default} |")

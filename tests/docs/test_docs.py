@@ -13,6 +13,7 @@ from app.content import BLOCKS
 from app.execution import execution
 from app.execution.execution import Outcome
 from app.http import disconnect
+from app.http.record import _OUTCOMES
 from app.protocol import headers, jsonrpc
 from app.protocol.errors import ProtocolError
 from app.registry import explain, loader, schemas
@@ -174,7 +175,8 @@ def _request_fields() -> set[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Dict(keys=keys):
-                found |= {str(key.value) for key in keys if isinstance(key, ast.Constant)}
+                texts = (key.value for key in keys if isinstance(key, ast.Constant))
+                found |= {text for text in texts if isinstance(text, str)}
             case ast.Subscript(value=ast.Name(id="fields"), slice=ast.Constant(value=str() as key)):
                 found.add(key)
     return found
@@ -186,7 +188,7 @@ def test_every_field_and_outcome_of_a_request_is_explained() -> None:
 
     outcomes = {value for name, value in vars(Outcome).items() if name.isupper()} | {
         "protocol_error",
-        "limited",
+        *_OUTCOMES.values(),
     }
     assert explained == _request_fields() | outcomes
 

@@ -70,7 +70,7 @@ def test_callers_with_other_grants_and_the_same_tools_share_their_pages() -> Non
     two = snapshot.view(Grants(roles=frozenset({"z"}), tenant="two"), NOON)
 
     assert one is two
-    assert one.page(None) is two.page(None)
+    assert one.page(None, NOON) is two.page(None, NOON)
 
 
 def test_the_list_and_the_offers_are_the_same_tools() -> None:
@@ -79,7 +79,7 @@ def test_the_list_and_the_offers_are_the_same_tools() -> None:
 
     for roles, names in (({"x"}, ["a1", "a2", "b"]), ({"y"}, ["b"])):
         view = snapshot.view(Grants(roles=frozenset(roles)), NOON)
-        assert listed(view.page(None)) == list(view.offers) == names
+        assert listed(view.page(None, NOON)) == list(view.offers) == names
 
 
 @rows(
@@ -97,7 +97,9 @@ def test_the_list_and_the_offers_are_the_same_tools() -> None:
 def test_a_list_is_public_only_if_everybody_finds_it(
     rules: list[Any], auth: dict[str, Any], anonymous: bool, scope: str
 ) -> None:
-    page = catalog(["a"], rules, auth=auth, anonymous=anonymous).view(Grants(), NOON).page(None)
+    page = (
+        catalog(["a"], rules, auth=auth, anonymous=anonymous).view(Grants(), NOON).page(None, NOON)
+    )
 
     assert orjson.loads(page)["cacheScope"] == scope
 
@@ -107,12 +109,24 @@ def test_a_list_holds_no_longer_than_until_the_next_edge() -> None:
 
     def ttl(now: float) -> int:
         view = snapshot.view(Grants(), now)
-        page = view.page(None, valid_s=snapshot.next_edge - now)
+        page = view.page(None, now)
         return int(orjson.loads(page)["ttlMs"])
 
     assert ttl(NOON) == 3_600_000
     assert ttl(NOON + 4.5 * 3600) == 1_800_000
     assert ttl(NOON + 5 * 3600 - 0.25) == 250
+
+
+def test_hours_of_tools_that_a_caller_may_not_see_show_in_nothing() -> None:
+    rule = {"tools": ["a"], "requires": {"roles": ["x"]}, "conditions": AT_WORK}
+    snapshot = catalog(["a", "b"], [rule, {"tools": ["b"]}], ttl_ms=86_400_000)
+
+    def ttl(role: str) -> int:
+        view = snapshot.view(Grants(roles=frozenset({role})), NOON)
+        return int(orjson.loads(view.page(None, NOON))["ttlMs"])
+
+    assert ttl("x") == 5 * 3600 * 1000
+    assert ttl("y") == 86_400_000
 
 
 def test_at_an_edge_everybody_is_decided_anew() -> None:
@@ -143,10 +157,12 @@ def test_a_cursor_of_one_caller_shows_another_nothing_that_it_may_not_see() -> N
     rich = snapshot.view(Grants(roles=frozenset({"x"})), NOON)
     poor = snapshot.view(Grants(), NOON)
 
-    cursor = orjson.loads(rich.page(orjson.loads(rich.page(None))["nextCursor"]))["nextCursor"]
+    cursor = orjson.loads(rich.page(orjson.loads(rich.page(None, NOON))["nextCursor"], NOON))[
+        "nextCursor"
+    ]
 
-    assert listed(rich.page(cursor)) == ["a4", "a5"]
-    assert listed(poor.page(cursor)) == ["a4"]
+    assert listed(rich.page(cursor, NOON)) == ["a4", "a5"]
+    assert listed(poor.page(cursor, NOON)) == ["a4"]
 
 
 @pytest.mark.timeout(120)
@@ -163,7 +179,7 @@ def test_ten_thousand_principals_take_bounded_memory() -> None:
             tenant=f"tenant-{number % 100}",
             authenticated=True,
         )
-        snapshot.view(grants, NOON).page(None)
+        snapshot.view(grants, NOON).page(None, NOON)
         if number + 1 == MAX_CALLERS:
             full = tracemalloc.get_traced_memory()[0]
     after = tracemalloc.get_traced_memory()[0]
