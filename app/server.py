@@ -22,6 +22,7 @@ from app.methods.discover import Discover
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen, Stream
 from app.methods.tools import CallTool, ListTools
+from app.policy.limits import Limiter
 from app.principal import Principal
 from app.protocol.errors import Refusal, Unauthorized
 from app.protocol.headers import HeaderMap
@@ -78,7 +79,9 @@ class Service:
         self._config = config
         self._flags = flags
         messages = server_messages(settings)
-        self.revocations = Revocations(MemoryStore())
+        store = MemoryStore()
+        self.revocations = Revocations(store)
+        limiter = Limiter(store)
         self._next_authenticator: Authenticator | None = None
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -109,11 +112,12 @@ class Service:
                     list_ttl_ms=self.registry.list_ttl_ms,
                     is_open=lambda: self.settings.auth.is_open,
                 ),
-                "tools/list": ListTools(self._catalog, time.time),
+                "tools/list": ListTools(self._catalog, limiter, clock=time.time),
                 "tools/call": CallTool(
                     self._catalog,
                     self.executor,
                     encoder,
+                    limiter,
                     clock=time.time,
                     challenge=lambda: self.endpoint.authenticator.challenge,
                 ),
