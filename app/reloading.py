@@ -10,8 +10,14 @@ from app.configuration import ConfigurationError, Problem, load_settings
 from app.policy.policy import Policy
 from app.settings import Settings
 
-RELOADED: Final = ("tools", "overrides", "auth", "policies")
+RELOADED: Final = ("tools", "overrides", "auth", "policies", "limits")
 """Sections that take effect while the server runs."""
+
+FIXED: Final = {
+    "tools": ("directory", "reload"),
+    "limits": ("concurrent_calls", "listen_streams"),
+}
+"""Keys of these sections that do not."""
 
 log = structlog.get_logger()
 
@@ -58,16 +64,14 @@ def as_far_as_possible(current: Settings, new: Settings) -> Settings:
         for name in Settings.model_fields
         if name not in RELOADED and getattr(new, name) != getattr(current, name)
     ]
-    later += [
-        f"tools.{key}"
-        for key in ("directory", "reload")
-        if getattr(new.tools, key) != getattr(current.tools, key)
-    ]
+    reloaded = {name: getattr(new, name) for name in RELOADED}
+    for name, keys in FIXED.items():
+        before, after = getattr(current, name), getattr(new, name)
+        later += [f"{name}.{key}" for key in keys if getattr(after, key) != getattr(before, key)]
+        fixed = {key: getattr(before, key) for key in keys}
+        reloaded[name] = after.model_copy(update=fixed)
     if later:
         log.warning("configuration_needs_restart", sections=later)
-    fixed = {"directory": current.tools.directory, "reload": current.tools.reload}
-    reloaded = {name: getattr(new, name) for name in RELOADED}
-    reloaded["tools"] = new.tools.model_copy(update=fixed)
     return current.model_copy(update=reloaded)
 
 

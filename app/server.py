@@ -21,6 +21,7 @@ from app.methods.discover import Discover
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen, Stream
 from app.methods.tools import CallTool, ListTools
+from app.policy.limits import Limiter
 from app.principal import Principal
 from app.protocol.errors import Unauthorized, Unavailable
 from app.protocol.headers import HeaderMap
@@ -31,6 +32,7 @@ from app.registry.live import Registry
 from app.registry.watcher import changes
 from app.reloading import as_far_as_possible, files_of, is_usable, read_again
 from app.settings import Settings
+from app.state.memory import MemoryStore
 from app.version import server_version
 
 WATCH_STOP_S: Final = 2.0
@@ -78,6 +80,7 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
+        limiter = Limiter(MemoryStore())
         self.hub = Hub(
             limit=settings.limits.listen_streams,
             limit_anonymous=self._places_of_anonymous_callers,
@@ -112,11 +115,12 @@ class Service:
                     is_open=lambda: self.settings.auth.is_open,
                     tools_change=tools_change,
                 ),
-                "tools/list": ListTools(self._catalog, time.time),
+                "tools/list": ListTools(self._catalog, limiter, clock=time.time),
                 "tools/call": CallTool(
                     self._catalog,
                     self.executor,
                     encoder,
+                    limiter,
                     clock=time.time,
                     challenge=lambda: self.endpoint.authenticator.challenge,
                 ),

@@ -79,6 +79,14 @@ def have_ours() -> bool:
     return (processes.ROOT / "app" / "__main__.py").exists()
 
 
+# Calls and lists are counted as in a server that ships, against a limit that no load reaches.
+LIMITS = """
+[limits]
+rates = [{ tools = ["*"], bucket = "user", capacity = 1_000_000, period_s = 1 }]
+list_rates = [{ bucket = "user", capacity = 1_000_000, period_s = 1 }]
+"""
+
+
 @contextlib.contextmanager
 def ours(folder: Path, *, files: int, label: str = OURS) -> Iterator[Server]:
     """This server as `serve` runs it: generated tools, JSON log, reload on."""
@@ -105,7 +113,7 @@ def _serve(folder: Path, port: int, files: int, label: str, settings: str) -> It
     # In a folder of its own, as the folder of the configuration is watched for changes.
     config = folder / "settings" / "config.toml"
     config.parent.mkdir(exist_ok=True)
-    config.write_text(settings)
+    config.write_text(settings + LIMITS)
     command = [
         *("-m", "app", "serve", "--config", str(config), "--tools", str(tools)),
         *("--host", "127.0.0.1", "--port", str(port), "--reload", "--log-format", "json"),

@@ -119,6 +119,36 @@ PROBLEMS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         {},
         ("policies.0.arguments.rows: must be a table",),
     ),
+    "a rate for no tool": (
+        "[[limits.rates]]\nbucket = 'user'\ncapacity = 5\nperiod_s = 60\n",
+        {},
+        ("limits.rates.0.tools", "required"),
+    ),
+    "a rate of a bucket that there is not": (
+        "[[limits.rates]]\ntools = ['*']\nbucket = 'session'\ncapacity = 5\nperiod_s = 60\n",
+        {},
+        ("limits.rates.0.bucket", "'tool', 'user', 'tenant' or 'user-tool'"),
+    ),
+    "a rate of half a call": (
+        "[limits]\nlist_rates = [{ bucket = 'user', capacity = 0.5, period_s = 60 }]\n",
+        {},
+        ("limits.list_rates.0.capacity", "integer"),
+    ),
+    "a list by tool": (
+        "[limits]\nlist_rates = [{ bucket = 'tool', capacity = 5, period_s = 60 }]\n",
+        {},
+        ("limits.list_rates", 'its bucket is "user" or "tenant", not "tool"'),
+    ),
+    "a rate that would count twice": (
+        "[[limits.rates]]\ntools = ['*']\nbucket = 'user'\ncapacity = 5\nperiod_s = 60\n" * 2,
+        {},
+        ("limits", "entries 1 and 2 differ in nothing but the capacity"),
+    ),
+    "a rate of a tool": (
+        "[overrides.a]\nrate_limit = { bucket = 'user', capacity = 5, period = 60 }\n",
+        {},
+        ("overrides.a.rate_limit.period", '"period_s"'),
+    ),
     "a rule about no tool": ("[[policies]]\n", {}, ("policies.0", "tools", "annotations")),
     "a rule with a misspelt key": (
         "[[policies]]\ntools = ['*']\nrequires = { scops = ['a'] }\n",

@@ -62,17 +62,30 @@ class Executor:
         self._left: set[asyncio.Task[None]] = set()
         self._waited_for: set[Execution] = set()
         self._clock: asyncio.TimerHandle | None = None
+        self._running_of: dict[str, int] = {}
         self.running = 0
         self.stragglers = 0
 
-    def admit(self) -> None:
-        """Is there room for one more call?
+    def admit(self, tool: Tool) -> None:
+        """Is there room for one more call of a tool?
+
+        What was left behind and still runs takes room until it ends.
 
         Raises:
             Unavailable: Too many calls run already.
         """
         if self.running >= self._limit:
-            raise Unavailable("Too many calls run at once.", retry_after_s=1)
+            raise Unavailable(
+                "Too many calls run at once.", retry_after_s=1, setting="limits.concurrent_calls"
+            )
+        limit = tool.max_concurrent
+        # By name: a version of the tool that was replaced uses the same things in the background.
+        if limit is not None and self._running_of.get(tool.name, 0) >= limit:
+            raise Unavailable(
+                "Too many calls of this tool run at once.",
+                retry_after_s=1,
+                setting="max_concurrent",
+            )
 
     def start(
         self, tool: Tool, keywords: dict[str, Any], call: Call, principal: Principal
@@ -104,6 +117,8 @@ class Executor:
             )
         self._begin(tool)
         self.running += 1
+        if tool.max_concurrent is not None:
+            self._running_of[tool.name] = self._running_of.get(tool.name, 0) + 1
         self._waited_for.add(execution)
         if tool.is_async:
             # Not eagerly, where Python can: many calls in the same stage of their way are faster
@@ -215,6 +230,10 @@ class Executor:
 
     def _ended(self, tool: Tool) -> None:
         self.running -= 1
+        if tool.max_concurrent is not None:
+            self._running_of[tool.name] -= 1
+            if not self._running_of[tool.name]:
+                del self._running_of[tool.name]
         self._end(tool)
 
     def _succeed(self, execution: Execution, value: Any) -> None:

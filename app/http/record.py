@@ -9,7 +9,7 @@ from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call
 from app.protocol.schema import RequestId
 
-_OUTCOMES: Final = {401: "denied", 403: "denied", 503: "limited"}
+_OUTCOMES: Final = {401: "denied", 403: "denied", 429: "limited", 503: "limited"}
 
 
 class RequestRecord:

@@ -1,6 +1,6 @@
 """``tools/list`` and ``tools/call`` (Tools)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from app.auth.challenge import Challenge
@@ -9,6 +9,7 @@ from app.execution.executor import Executor, log_failure, message_of, new_error_
 from app.execution.results import ResultEncoder
 from app.methods.answers import Reply, Sender
 from app.policy.decision import Demand
+from app.policy.limits import Limiter
 from app.principal import Principal
 from app.protocol.errors import InvalidParams, ProtocolError
 from app.protocol.headers import check_parameters, mirrored_headers
@@ -26,20 +27,31 @@ class ListTools:
 
     Args:
         catalog: Gives the current snapshot.
+        limiter: Counts lists, where they are limited.
         clock: Gives POSIX time.
     """
 
-    def __init__(self, catalog: Callable[[], Catalog], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, catalog: Callable[[], Catalog], limiter: Limiter, *, clock: Callable[[], float]
+    ) -> None:
         self._catalog = catalog
+        self._limiter = limiter
         self._clock = clock
 
-    def __call__(self, call: Call, sender: Sender) -> Reply:
+    def __call__(self, call: Call, sender: Sender) -> Reply | Coroutine[Any, Any, Reply]:
         cursor = call.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams("params.cursor must be a string from an earlier page.")
         now = self._clock()
-        view = self._catalog().view(sender.principal, now)
-        return Reply(view.page(cursor, now))
+        catalog = self._catalog()
+        reply = Reply(catalog.view(sender.principal, now).page(cursor, now))
+        limits = catalog.limits.listing
+        counting = limits and self._limiter.admit(limits, sender.principal, sender.address)
+        return self._later(counting, reply) if counting else reply
+
+    async def _later(self, counting: Coroutine[Any, Any, None], reply: Reply) -> Reply:
+        await counting
+        return reply
 
 
 class CallTool:
@@ -48,6 +60,7 @@ class CallTool:
     Everything that is refused with an HTTP error is refused here, before anything streams.
 
     Args:
+        limiter: Counts calls, where they are limited.
         clock: Gives POSIX time.
         challenge: Gives what writes the refusal of a caller who lacks something.
     """
@@ -57,6 +70,7 @@ class CallTool:
         catalog: Callable[[], Catalog],
         executor: Executor,
         encoder: ResultEncoder,
+        limiter: Limiter,
         *,
         clock: Callable[[], float],
         challenge: Callable[[], Challenge],
@@ -64,10 +78,13 @@ class CallTool:
         self._catalog = catalog
         self._executor = executor
         self._encoder = encoder
+        self._limiter = limiter
         self._clock = clock
         self._challenge = challenge
 
-    def __call__(self, call: Call, sender: Sender) -> Reply | Execution:
+    def __call__(
+        self, call: Call, sender: Sender
+    ) -> Reply | Execution | Coroutine[Any, Any, Reply | Execution]:
         name = call.params.get("name")
         if not isinstance(name, str):
             raise InvalidParams("params.name must be the name of a tool, as a string.")
@@ -76,13 +93,25 @@ class CallTool:
             arguments = {}
         elif not isinstance(arguments, dict):
             raise InvalidParams("params.arguments must be an object.")
-        principal = sender.principal
         catalog = self._catalog()
+        offer = self._offer(catalog, name, arguments, sender)
+        if offer is None:
+            return self._unknown(catalog, name, sender)
+        return self._begin(catalog, offer, arguments, call, sender)
+
+    def _offer(
+        self, catalog: Catalog, name: str, arguments: dict[str, Any], sender: Sender
+    ) -> Offer | None:
+        """What the caller may call; None: nothing that it can see.
+
+        Raises:
+            ProtocolError: It can see the tool and may not call it now, or not in this way.
+        """
+        principal = sender.principal
         offer = catalog.view(principal, self._clock()).offers.get(name)
         if offer is None:
-            # A tool that this caller may not see is as unknown as one that does not exist.
-            raise InvalidParams(f"Unknown tool: {name[:MAX_NAME]}")
-        tool, demand, decision = offer
+            return None
+        tool, demand, decision, _ = offer
         if not decision.callable:
             raise self._refusal(catalog, offer, principal)
         if demand.networks and demand.refuses_address(sender.address):
@@ -90,14 +119,74 @@ class CallTool:
             raise self._challenge().forbidden(message)
         if sender.headers is not None and tool.mirrored:
             check_parameters(tool.mirrored, sender.headers, arguments)
-        return self._start(offer, arguments, call, principal)
+        return offer
+
+    def _unknown(
+        self, catalog: Catalog, name: str, sender: Sender
+    ) -> Coroutine[Any, Any, Reply | Execution]:
+        """A tool that this caller may not see is as unknown as one that does not exist."""
+        message, limits = f"Unknown tool: {name[:MAX_NAME]}", catalog.limits.unknown
+        counting = limits and self._limiter.admit(limits, sender.principal, sender.address)
+        if not counting:
+            raise InvalidParams(message)
+        return self._unknown_later(counting, message)
+
+    async def _unknown_later(
+        self, counting: Coroutine[Any, Any, None], message: str
+    ) -> Reply | Execution:
+        await counting
+        raise InvalidParams(message)
+
+    def _begin(
+        self,
+        catalog: Catalog,
+        offer: Offer,
+        arguments: dict[str, Any],
+        call: Call,
+        sender: Sender,
+        *,
+        is_retry: bool = False,
+    ) -> Reply | Execution | Coroutine[Any, Any, Reply | Execution]:
+        """Count what may be called, where it is limited, and start it.
+
+        Args:
+            is_retry: It goes on with a call that was counted when it began.
+        """
+        # Before anything is counted: what is refused for want of room must not cost a call.
+        self._executor.admit(offer.tool)
+        limits = () if is_retry else offer.limits
+        counting = limits and self._limiter.admit(limits, sender.principal, sender.address)
+        if counting:
+            return self._later(counting, catalog, offer, arguments, call=call, sender=sender)
+        return self._start(offer, arguments, call, sender.principal)
+
+    async def _later(
+        self,
+        counting: Coroutine[Any, Any, None],
+        catalog: Catalog,
+        offer: Offer,
+        arguments: dict[str, Any],
+        *,
+        call: Call,
+        sender: Sender,
+    ) -> Reply | Execution:
+        await counting
+        now = self._catalog()
+        if now is not catalog:
+            # Replaced while the store was asked. What was allowed must be so still; and what the
+            # version that was found then leans on may be closed.
+            found = self._offer(now, offer.tool.name, arguments, sender)
+            if found is None:
+                raise InvalidParams(f"Unknown tool: {offer.tool.name}")
+            offer = found
+        self._executor.admit(offer.tool)
+        return self._start(offer, arguments, call, sender.principal)
 
     def _start(
         self, offer: Offer, arguments: dict[str, Any], call: Call, principal: Principal
     ) -> Reply | Execution:
-        """Start what may be called, or answer what is wrong with its arguments."""
+        """Start what was admitted, or answer what is wrong with its arguments."""
         tool = offer.tool
-        self._executor.admit()
         prepared = self._prepare(tool, offer.demand, arguments)
         if isinstance(prepared, Reply):
             return prepared

@@ -3,6 +3,7 @@
 A failing *tool* is not here: it is a result with ``isError`` (see ``app.toolkit.ToolError``).
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -130,6 +131,26 @@ class MisdirectedRequest(Refusal):
     http_status = 421
 
 
+class TooManyRequests(Refusal):
+    """More than a rate limit lets through: the wait stands where ``Unavailable`` has it.
+
+    Args:
+        wait_s: Seconds until the next one could be let through.
+    """
+
+    http_status = 429
+
+    def __init__(self, message: str, *, wait_s: float, setting: str) -> None:
+        # Rounded up: whoever waits as long as it says must not come too early.
+        whole_s = max(1, math.ceil(wait_s))
+        super().__init__(
+            f"{message} Try again in {whole_s} s.",
+            data={"retryAfterMs": max(1, math.ceil(wait_s * 1000))},
+            headers=[(b"retry-after", str(whole_s).encode("ascii"))],
+            setting=setting,
+        )
+
+
 class HeadersTooLarge(Refusal):
     http_status = 431
 
@@ -139,9 +160,10 @@ class Unavailable(Refusal):
 
     http_status = 503
 
-    def __init__(self, message: str, *, retry_after_s: int) -> None:
+    def __init__(self, message: str, *, retry_after_s: int, setting: str | None = None) -> None:
         super().__init__(
             f"{message} Try again in {retry_after_s} s.",
             data={"retryAfterMs": retry_after_s * 1000},
             headers=[(b"retry-after", str(retry_after_s).encode("ascii"))],
+            setting=setting,
         )

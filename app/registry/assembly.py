@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from app.policy.decision import Demand
+from app.policy.limits import NO_LIMITS, Limits
 from app.policy.policy import Policy
 from app.policy.rules import Own
 from app.protocol.messages import ServerMessages
@@ -62,7 +63,8 @@ def assemble(
     Args:
         previous: The files in use until now.
         served: The tools in use until now.
-        policy: Who may call what; None: everybody everything, whatever a tool demands.
+        policy: Who may call what; None: everybody everything, whatever a tool demands, and
+            however often.
     """
     problems = list(build.problems)
     files = dict(build.files)
@@ -79,10 +81,16 @@ def assemble(
     enabled = [tool for tool, _ in tools if override_for(tool.name, settings.overrides).enabled]
     problems += _warnings(tools, settings)
     demands = _demands(tools, policy, problems)
+    limits = NO_LIMITS if policy is None else Limits(settings.limits)
+    problems += [
+        Problem("", None, "warning", unused)
+        for unused in limits.unused(tool.name for tool, _ in tools)
+    ]
     catalog = Catalog(
         [tool for tool in enabled if tool.name in demands],
         policy=policy or EVERYBODY,
         demands=demands,
+        limits=limits,
         messages=messages,
         keys=keys,
         page_size=settings.tools.page_size,
@@ -98,6 +106,7 @@ def empty_catalog(messages: ServerMessages, keys: KeyRing) -> Catalog:
         (),
         policy=EVERYBODY,
         demands={},
+        limits=NO_LIMITS,
         messages=messages,
         keys=keys,
         page_size=1,

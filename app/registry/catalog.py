@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from app.policy.decision import Decision, Demand, decide
+from app.policy.limits import Limits
 from app.policy.policy import Policy
 from app.principal import Grants, Principal
 from app.protocol.messages import ServerMessages
@@ -27,11 +28,13 @@ class Catalog:
 
     Args:
         demands: By name of tool.
+        limits: How many calls and lists in a while.
         anonymous: Whether callers without a credential are served.
 
     Attributes:
         tools: In name order.
         fingerprint: Equal for equal definitions.
+        limits: Those of the list, and of tools that a caller cannot see; an offer has its own.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Catalog:
         *,
         policy: Policy,
         demands: Mapping[str, Demand],
+        limits: Limits,
         messages: ServerMessages,
         keys: KeyRing,
         page_size: int,
@@ -49,6 +53,8 @@ class Catalog:
         ordered = sorted(tools, key=lambda tool: tool.name)
         self.tools: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in ordered})
         self.fingerprint = fingerprint([tool.definition for tool in ordered])
+        self.limits = limits
+        self._limits = {tool.name: limits.of(tool.name, tool.rate_limit) for tool in ordered}
         self._policy = policy
         self._demands = {tool.name: demands[tool.name] for tool in ordered}
         self._distinct = tuple(dict.fromkeys(self._demands.values()))
@@ -114,6 +120,6 @@ class Catalog:
             for name, tool in self.tools.items():
                 demand = self._demands[name]
                 if decided[demand].visible:
-                    offers.append(Offer(tool, demand, decided[demand]))
+                    offers.append(Offer(tool, demand, decided[demand], self._limits[name]))
             view = self._views[decisions, until] = View(offers, self._encoder, until=until)
         return view

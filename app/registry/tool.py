@@ -41,6 +41,7 @@ from app.settings import (
     ENVIRONMENT_TOOL,
     MAX_DEADLINE_S,
     SCOPE_TOKEN,
+    RateLimit,
     Settings,
     ToolOverride,
 )
@@ -71,6 +72,8 @@ class Tool:
         definition: The ``Tool`` object of the schema, encoded.
         mirrored: Its header plan.
         is_async: Whether it runs in the event loop.
+        rate_limit: How many calls in a while, besides what the settings say for many tools.
+        max_concurrent: How many calls of it may run at once; None: as many as of all tools.
         source: What the module loader knows of its file; opaque here.
         annotations: As its author wrote them.
         own: What it demands of callers by itself.
@@ -85,6 +88,8 @@ class Tool:
     mirrored: tuple[MirroredParameter, ...]
     is_async: bool
     timeout_s: float
+    rate_limit: RateLimit | None
+    max_concurrent: int | None
     settings: Mapping[str, Any]
     structured: bool
     source: Any
@@ -217,6 +222,8 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         mirrored=mirrored,
         is_async=inspect.iscoroutinefunction(spec.function),
         timeout_s=override.timeout_s or spec.timeout_s or settings.execution.timeout_s,
+        rate_limit=override.rate_limit or _rate_limit(spec),
+        max_concurrent=override.max_concurrent or _max_concurrent(spec),
         settings=override.settings,
         structured=spec.structured,
         source=source,
@@ -277,6 +284,26 @@ def _own(spec: ToolSpec[..., Any]) -> Own:
     return Own(
         frozenset(spec.scopes), frozenset(spec.roles), spec.clearance, frozenset(spec.approvals)
     )
+
+
+def _rate_limit(spec: ToolSpec[..., Any]) -> RateLimit | None:
+    if spec.rate_limit is None:
+        return None
+    try:
+        return RateLimit.model_validate(spec.rate_limit)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, each['loc'])) or 'all'}: {each['msg']}" for each in error.errors()
+        )
+        example = '{"bucket": "user", "capacity": 5, "period_s": 60}'
+        raise ToolDefinitionError(f"rate_limit must be as {example}: {problems}") from None
+
+
+def _max_concurrent(spec: ToolSpec[..., Any]) -> int | None:
+    value = spec.max_concurrent
+    if value is not None and (type(value) is not int or value < 1):
+        raise ToolDefinitionError(f"max_concurrent is {value!r}; it must be a whole number above 0")
+    return value
 
 
 def _annotations(annotations: Mapping[str, Any]) -> dict[str, Any]:

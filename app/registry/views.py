@@ -5,17 +5,23 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from app.policy.decision import Decision, Demand
+from app.policy.limits import Limit
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing, decode_cursor, encode_cursor
 from app.registry.tool import Tool, fingerprint
 
 
 class Offer(NamedTuple):
-    """A tool that a caller can see, what it demands, and whether this caller may call it."""
+    """A tool that a caller can see, what it demands, and whether this caller may call it.
+
+    Attributes:
+        limits: How many calls of it in a while.
+    """
 
     tool: Tool
     demand: Demand
     decision: Decision
+    limits: tuple[Limit, ...] = ()
 
 
 class PageEncoder:

@@ -11,11 +11,11 @@ from pydantic import Field, model_validator
 
 from app.settings.auth import ApiKeySettings, AuthSettings, IntrospectionSettings, IssuerSettings
 from app.settings.base import MAX_DEADLINE_S, Section, is_loopback_host, normal_origin
+from app.settings.limits import LimitsSettings, RateLimit, ToolRate
 from app.settings.policies import SCOPE_TOKEN, Conditions, PolicySettings, Requirement
 from app.settings.sections import (
     ENVIRONMENT_TOOL,
     ExecutionSettings,
-    LimitsSettings,
     LoggingSettings,
     SecretsSettings,
     StateSettings,
@@ -35,11 +35,14 @@ __all__ = [
     "ExecutionSettings",
     "IntrospectionSettings",
     "IssuerSettings",
+    "LimitsSettings",
     "PolicySettings",
+    "RateLimit",
     "Requirement",
     "ServerSettings",
     "Settings",
     "ToolOverride",
+    "ToolRate",
     "is_loopback_host",
     "normal_origin",
 ]

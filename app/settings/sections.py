@@ -1,4 +1,4 @@
-"""The smaller sections: tools, execution, limits, state, secrets, logging, overrides."""
+"""The smaller sections: tools, execution, state, secrets, logging, overrides."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 from pydantic.types import SecretStr
 
 from app.settings.base import MAX_DEADLINE_S, DeadlineSeconds, Seconds, Section
+from app.settings.limits import RateLimit
 
 MIN_KEY_CHARACTERS: Final = 32
 
@@ -59,15 +60,6 @@ class ExecutionSettings(Section):
             description="Threads past their deadline that may still run; then calls get 503.",
         ),
     ] = 200
-
-
-class LimitsSettings(Section):
-    concurrent_calls: Annotated[
-        int, Field(ge=1, le=1_000_000, description="Calls that run at once; more get 503.")
-    ] = 1000
-    listen_streams: Annotated[
-        int, Field(ge=0, le=1_000_000, description="Listen streams of one process; more get 503.")
-    ] = 10_000
 
 
 class StateSettings(Section):
@@ -122,6 +114,14 @@ class ToolOverride(Section):
     timeout_s: Annotated[
         float | None,
         Field(gt=0, le=MAX_DEADLINE_S, description="Replaces the deadline in seconds."),
+    ] = None
+    rate_limit: Annotated[
+        RateLimit | None,
+        Field(description="Replaces the tool's own rate limit; those of [[limits.rates]] stay."),
+    ] = None
+    max_concurrent: Annotated[
+        int | None,
+        Field(ge=1, le=1_000_000, description="Replaces how many calls of it may run at once."),
     ] = None
     settings: Annotated[
         Mapping[str, Any], Field(description="What the tool reads as ctx.settings.")

@@ -1,14 +1,42 @@
 """What keeps values for a while, and perhaps for several servers."""
 
-from typing import Protocol
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple, Protocol
 
 
 class StoreUnavailable(Exception):
     """The store cannot be reached. What depends on its answer must not guess it."""
 
 
+class Quota(NamedTuple):
+    """At most ``capacity`` admissions under a name in any ``period_s`` seconds.
+
+    Attributes:
+        name: Belongs to one period: what is counted by another one has another name.
+        is_anonymous: Whether somebody who is nobody in particular can make up such names. A store
+            that has room for so many names keeps some of it for the others.
+    """
+
+    name: str
+    capacity: int
+    period_s: float
+    is_anonymous: bool = False
+
+
+class Wait(NamedTuple):
+    """Not admitted.
+
+    Attributes:
+        quota: Place of the quota that has room last.
+        seconds: Until all of them have room, if nobody else is admitted; above 0.
+    """
+
+    quota: int
+    seconds: float
+
+
 class Store(Protocol):
-    """Bytes by name, each for a time.
+    """Bytes by name, each for a time; and what was let through lately, by name.
 
     Every method raises ``StoreUnavailable`` where the store cannot answer. Names are text of at
     most 512 characters, and made by this server: a client's words are hashed first.
@@ -25,3 +53,19 @@ class Store(Protocol):
 
     async def delete(self, name: str) -> None:
         """Forget a value; one that is not there is no error."""
+
+    def admit(self, quotas: Sequence[Quota]) -> Wait | Coroutine[Any, Any, Wait | None] | None:
+        """Count one admission under each of the quotas if all have room, else under none.
+
+        That is one step, whoever else asks at the same time, and exact: of the admissions under a
+        name, the one that comes ``capacity`` after another comes at least ``period_s`` later. So a
+        store keeps the instants of the last ``capacity`` ones, and forgets a name ``period_s``
+        after its last. (In Redis: one script over a list for each name.)
+
+        Args:
+            quotas: With different names.
+
+        Returns:
+            None: admitted. A coroutine gives the same where it must be waited for; without it a
+            call is cheaper by several microseconds, and this is done for every call.
+        """

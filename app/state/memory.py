@@ -1,10 +1,11 @@
 """A store in the memory of this process: for one server, until it ends."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from app.state.interface import StoreUnavailable
+from app.state.interface import Quota, StoreUnavailable, Wait
+from app.state.windows import Windows
 
 MAX_ENTRIES: Final = 100_000
 
@@ -15,7 +16,8 @@ class MemoryStore:
     Args:
         clock: Seconds that only grow.
         max_entries: A new name beyond this many living ones is refused with ``StoreUnavailable``:
-            dropping another would undo what somebody was promised, such as a revocation.
+            dropping another would undo what somebody was promised, such as a revocation. So is a
+            new name of a quota beyond as many of those.
     """
 
     def __init__(
@@ -24,6 +26,7 @@ class MemoryStore:
         self._clock = clock
         self._max_entries = max_entries
         self._entries: dict[str, tuple[float, bytes]] = {}
+        self._windows = Windows(max_entries)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -48,6 +51,9 @@ class MemoryStore:
 
     async def delete(self, name: str) -> None:
         self._entries.pop(name, None)
+
+    def admit(self, quotas: Sequence[Quota]) -> Wait | None:
+        return self._windows.admit(quotas, self._clock())
 
     def _forget_dead(self, now: float) -> None:
         self._entries = {name: entry for name, entry in self._entries.items() if entry[0] > now}

@@ -4,7 +4,17 @@ import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import (
+    Any,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from app.toolkit.marks import Icon
 
@@ -13,6 +23,19 @@ DECLARED: Final = "__mcp_tools__"
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class RateLimit(TypedDict):
+    """``@tool(rate_limit=...)``: at most ``capacity`` calls in any ``period_s`` seconds.
+
+    Keys:
+        bucket: Who shares the capacity: all callers (``tool``), each caller (``user`` or, which is
+            the same here, ``user-tool``) or all callers of a tenant (``tenant``).
+    """
+
+    bucket: Literal["tool", "user", "tenant", "user-tool"]
+    capacity: int
+    period_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +49,8 @@ class ToolSpec(Generic[P, R]):
     icons: Sequence[Icon | Mapping[str, Any]] = ()
     annotations: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
+    rate_limit: RateLimit | None = None
+    max_concurrent: int | None = None
     input_schema: Mapping[str, Any] | None = None
     output_schema: Mapping[str, Any] | None = None
     structured: bool = True
@@ -52,6 +77,8 @@ class ToolOptions(TypedDict, total=False):
         annotations: ``read_only``, ``destructive``, ``idempotent``, ``open_world``, ``title``;
             other keys are sent as they are.
         timeout_s: Deadline of one call in seconds; default: ``[execution] timeout_s``.
+        rate_limit: How many calls in a while, besides ``[[limits.rates]]``; see ``RateLimit``.
+        max_concurrent: How many calls of it may run at once; more are refused with 503.
         input_schema: A JSON Schema of your own. The function then takes the arguments by name
             (or all of them through ``**arguments``), unconverted.
         output_schema: A JSON Schema of your own; every result is checked against it.
@@ -73,6 +100,8 @@ class ToolOptions(TypedDict, total=False):
     icons: Sequence[Icon | Mapping[str, Any]]
     annotations: Mapping[str, Any]
     timeout_s: float | None
+    rate_limit: RateLimit | None
+    max_concurrent: int | None
     input_schema: Mapping[str, Any] | None
     output_schema: Mapping[str, Any] | None
     structured: bool

@@ -24,9 +24,11 @@ from app.settings import (
     Requirement,
     Settings,
     ToolOverride,
+    ToolRate,
 )
 from app.settings.auth import ClaimSettings
 from tests.docs.markdown import DOCS
+from tests.support.server import inline
 
 PAGE = DOCS / "configuration.md"
 _PLACE = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -50,6 +52,7 @@ NESTED: Mapping[str, type[BaseModel]] = {
     "[[policies]]": PolicySettings,
     "[policies.requires]": Requirement,
     "[policies.conditions]": Conditions,
+    "[[limits.rates]]": ToolRate,
 }
 
 
@@ -145,6 +148,8 @@ def _default(field: FieldInfo) -> str:
             shown = f'"{value}"'
         case BaseModel():
             return "its defaults"
+        case (BaseModel(), *_):
+            shown = inline([each.model_dump() for each in value]).replace(".0", "")
         case float():
             shown = f"{value:g}"
         case _:

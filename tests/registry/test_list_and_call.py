@@ -12,9 +12,10 @@ from app.auth.challenge import Challenge
 from app.execution.execution import Execution
 from app.execution.executor import Executor
 from app.execution.results import ResultEncoder
-from app.methods.answers import Sender
+from app.methods.answers import Reply, Sender
 from app.methods.tools import CallTool, ListTools
 from app.policy import Own, Policy
+from app.policy.limits import NO_LIMITS, Limiter
 from app.principal import Grants, Principal
 from app.protocol.errors import Forbidden, InvalidParams, Unauthorized
 from app.protocol.inbound import Call
@@ -25,6 +26,7 @@ from app.registry import catalog as catalogs
 from app.registry.catalog import Catalog
 from app.registry.tool import compile_tool
 from app.settings import Settings
+from app.state.memory import MemoryStore
 from app.toolkit import ToolSpec
 from tests.policy import test_reference as random
 from tests.policy.reference import answer
@@ -63,7 +65,9 @@ def _listed(list_tools: ListTools, sender: Sender) -> list[str]:
     cursor: str | None = None
     while True:
         params = {} if cursor is None else {"cursor": cursor}
-        page = orjson.loads(list_tools(Call(1, "tools/list", params, META), sender).result)
+        reply = list_tools(Call(1, "tools/list", params, META), sender)
+        assert isinstance(reply, Reply)
+        page = orjson.loads(reply.result)
         names += [tool["name"] for tool in page["tools"]]
         cursor = page.get("nextCursor")
         if cursor is None:
@@ -108,15 +112,18 @@ async def _agree(
         keys=KeyRing([bytes(32)]),
         page_size=2,
         ttl_ms=60_000,
+        limits=NO_LIMITS,
         anonymous=True,
     )
     encoder = ResultEncoder(messages, max_bytes=10_000)
     executor = Executor(server, encoder, begin=lambda _: None, end=lambda _: None)
-    list_tools = ListTools(lambda: snapshot, lambda: now)
+    limiter = Limiter(MemoryStore())
+    list_tools = ListTools(lambda: snapshot, limiter, clock=lambda: now)
     call_tool = CallTool(
         lambda: snapshot,
         executor,
         encoder,
+        limiter=limiter,
         clock=lambda: now,
         challenge=lambda: Challenge(server),
     )

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import orjson
 
+from app.policy.limits import NO_LIMITS
 from app.policy.policy import Policy
 from app.principal import Principal
 from app.protocol.messages import ServerMessages
@@ -49,6 +50,7 @@ def catalog(
         tools,
         policy=policy,
         demands={tool.name: policy.demand(tool.name, {}, tool.own) for tool in tools},
+        limits=NO_LIMITS,
         messages=ServerMessages({"name": "test", "version": "1"}),
         keys=KeyRing([bytes(32)]),
         page_size=page_size,

@@ -32,6 +32,13 @@ FORBIDDEN_IN_LOGS = (
 )
 
 
+# Tests call more in a minute than one caller may. Their calls are counted all the same.
+PLENTY: Mapping[str, Any] = {
+    "rates": [{"tools": ["*"], "bucket": "user", "capacity": 1_000_000, "period_s": 1}],
+    "list_rates": [{"bucket": "user", "capacity": 1_000_000, "period_s": 1}],
+}
+
+
 def toml(config: Mapping[str, Any]) -> str:
     """Write a mapping of tables as TOML (only what configurations of tests need)."""
     return "\n".join(_tables(config, ()))
@@ -42,19 +49,19 @@ def _tables(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
     if path and (plain or not table):
         yield f"[{'.'.join(json.dumps(part) for part in path)}]"
     for key, value in plain.items():
-        yield f"{json.dumps(key)} = {_value(value)}"
+        yield f"{json.dumps(key)} = {inline(value)}"
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _tables(value, (*path, key))
 
 
-def _value(value: Any) -> str:
-    """A value; tables in a list, such as `[[policies]]`, become inline tables."""
+def inline(value: Any) -> str:
+    """A value as TOML; tables in a list, such as `[[policies]]`, become inline tables."""
     if isinstance(value, Mapping):
-        pairs = (f"{json.dumps(key)} = {_value(inner)}" for key, inner in value.items())
+        pairs = (f"{json.dumps(key)} = {inline(inner)}" for key, inner in value.items())
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(inline, value))}]"
     return json.dumps(value)
 
 
@@ -110,10 +117,14 @@ class ServerProcess:
             self.start()
 
     def write_config(self, config: Mapping[str, Any] | str) -> None:
-        """Replace `config.toml` in one step, as an editor that saves safely does."""
-        text = config if isinstance(config, str) else toml(config)
+        """Replace `config.toml` in one step, as an editor that saves safely does.
+
+        Tables without rates of their own get plenty; a text is taken as it is.
+        """
+        if not isinstance(config, str):
+            config = toml({**config, "limits": {**PLENTY, **config.get("limits", {})}})
         draft = self.config_path.with_suffix(".draft")
-        draft.write_text(text, "utf-8")
+        draft.write_text(config, "utf-8")
         draft.replace(self.config_path)
 
     def start(self) -> Self:
