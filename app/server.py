@@ -15,6 +15,7 @@ from app.auth.authenticator import LOOK_S, Authenticator
 from app.auth.challenge import Challenge
 from app.auth.metadata import metadata_paths, resource_metadata
 from app.auth.revocation import Revocations
+from app.execution.asking import Desk
 from app.execution.executor import Executor
 from app.execution.results import ResultEncoder
 from app.http.endpoint import Endpoint
@@ -89,18 +90,25 @@ class Service:
             next_edge=lambda: self.registry.catalog.next_edge,
             clock=time.time,
         )
+        keys = key_ring(settings)
         self.registry = Registry(
             settings,
             messages=messages,
-            keys=key_ring(settings),
+            keys=keys,
             on_swap=self._swap,
             on_change=self.hub.publish,
             enforce=enforce,
             log_problems=log_problems,
         )
         encoder = ResultEncoder(messages, max_bytes=settings.execution.max_result_bytes)
+        # Not the store of revocations: what callers may fill must not push those out.
+        desk = Desk(keys, MemoryStore(), ask_ttl_s=settings.execution.ask_ttl_s)
         self.executor = Executor(
-            settings, encoder, begin=self.registry.begin_call, end=self.registry.end_call
+            settings,
+            encoder,
+            desk=desk,
+            begin=self.registry.begin_call,
+            end=self.registry.end_call,
         )
         self.router = Router(
             {
@@ -110,6 +118,7 @@ class Service:
                     self._catalog,
                     self.executor,
                     encoder,
+                    desk=desk,
                     clock=time.time,
                     challenge=Challenge(settings),
                 ),

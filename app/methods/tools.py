@@ -1,16 +1,24 @@
 """``tools/list`` and ``tools/call`` (Tools)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from app.auth.challenge import Challenge
+from app.execution.asking import Asking, Desk
 from app.execution.execution import Execution, Outcome
 from app.execution.executor import Executor, log_failure, message_of, new_error_id
 from app.execution.results import ResultEncoder
 from app.methods.answers import Caller, Reply
 from app.policy.decision import Demand
 from app.principal import Principal
-from app.protocol.errors import Forbidden, InvalidParams, ProtocolError
+from app.protocol.asking import parse_retry
+from app.protocol.capabilities import as_capabilities, missing_capabilities
+from app.protocol.errors import (
+    Forbidden,
+    InvalidParams,
+    MissingRequiredClientCapability,
+    ProtocolError,
+)
 from app.protocol.headers import check_parameters, mirrored_headers
 from app.protocol.inbound import Call
 from app.registry.catalog import Catalog
@@ -48,6 +56,7 @@ class CallTool:
     Everything that is refused with an HTTP error is refused here, before anything streams.
 
     Args:
+        desk: Opens what calls bring back from earlier rounds.
         clock: Gives POSIX time.
         challenge: Writes the refusal of a caller who lacks something.
     """
@@ -58,16 +67,20 @@ class CallTool:
         executor: Executor,
         encoder: ResultEncoder,
         *,
+        desk: Desk,
         clock: Callable[[], float],
         challenge: Challenge,
     ) -> None:
         self._catalog = catalog
         self._executor = executor
         self._encoder = encoder
+        self._desk = desk
         self._clock = clock
         self._challenge = challenge
 
-    def __call__(self, call: Call, caller: Caller) -> Reply | Execution:
+    def __call__(
+        self, call: Call, caller: Caller
+    ) -> Reply | Execution | Coroutine[Any, Any, Reply | Execution]:
         name = call.params.get("name")
         if not isinstance(name, str):
             raise InvalidParams("params.name must be the name of a tool, as a string.")
@@ -76,6 +89,7 @@ class CallTool:
             arguments = {}
         elif not isinstance(arguments, dict):
             raise InvalidParams("params.arguments must be an object.")
+        retry = parse_retry(call.params)
         principal = caller.principal
         catalog = self._catalog()
         offer = catalog.view(principal.grants, self._clock()).offers.get(name)
@@ -87,12 +101,47 @@ class CallTool:
             raise self._refusal(catalog, offer, principal)
         if demand.networks and demand.refuses_address(caller.address):
             raise Forbidden("This tool may not be called from your network address.")
+        if tool.asks:
+            _check_capabilities(tool, call)
         if caller.headers is not None and tool.mirrored:
             check_parameters(tool.mirrored, caller.headers, arguments)
-        return self._start(offer, arguments, call, principal)
+        asking = None
+        if retry is not None or tool.asks:
+            asking = self._desk.begin(
+                tool.name,
+                arguments,
+                principal,
+                call.meta.client_capabilities,
+                retry,
+                needs_state=tool.single_use,
+            )
+            if tool.single_use and retry is not None and retry.state is not None:
+                return self._start_once(
+                    offer, arguments, call, principal, asking=asking, state=retry.state
+                )
+        return self._start(offer, arguments, call, principal, asking)
+
+    async def _start_once(
+        self,
+        offer: Offer,
+        arguments: dict[str, Any],
+        call: Call,
+        principal: Principal,
+        *,
+        asking: Asking,
+        state: str,
+    ) -> Reply | Execution:
+        self._executor.admit()  # before: a state that was used cannot be sent again
+        await self._desk.redeem(state)
+        return self._start(offer, arguments, call, principal, asking)
 
     def _start(
-        self, offer: Offer, arguments: dict[str, Any], call: Call, principal: Principal
+        self,
+        offer: Offer,
+        arguments: dict[str, Any],
+        call: Call,
+        principal: Principal,
+        asking: Asking | None,
     ) -> Reply | Execution:
         """Start what may be called, or answer what is wrong with its arguments."""
         tool = offer.tool
@@ -102,7 +151,7 @@ class CallTool:
             return prepared
         effective, keywords = prepared
         mirrored = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
-        execution = self._executor.start(tool, keywords, call, principal)
+        execution = self._executor.start(tool, keywords, call, principal, asking)
         execution.headers = mirrored
         return execution
 
@@ -135,6 +184,15 @@ class CallTool:
             log_failure(tool, error, error_id)
             return Reply(self._encoder.internal_error(error_id), outcome=Outcome.INTERNAL_ERROR)
         return arguments, keywords
+
+
+def _check_capabilities(tool: Tool, call: Call) -> None:
+    missing = missing_capabilities(call.meta.client_capabilities, tool.asks)
+    if missing:
+        raise MissingRequiredClientCapability(
+            f"This tool may ask the client for what it did not declare: {', '.join(missing)}.",
+            required=as_capabilities(tool.asks),
+        )
 
 
 def _check_rules(demand: Demand, tool: Tool, arguments: Mapping[str, Any]) -> None:
