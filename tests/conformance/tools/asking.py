@@ -60,7 +60,7 @@ async def test_input_required_result_multiple_inputs(ctx: Context) -> str:
     return f"{len(asked)} answers"
 
 
-@tool(asks=[Name, Color])
+@tool(asks=(Name, Color))
 async def test_input_required_result_multi_round(ctx: Context) -> str:
     """Ask a second question after the first."""
     await ctx.elicit("step1", "Step 1: What is your name?", Name)
