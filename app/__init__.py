@@ -14,18 +14,35 @@ from app.content import (
     Text,
     ToolResult,
 )
-from app.toolkit import Context, Header, Icon, ToolError, ToolSpec, tool
+from app.toolkit import (
+    Context,
+    ElicitResult,
+    Header,
+    Icon,
+    Root,
+    SampleResult,
+    SamplingTool,
+    Titles,
+    ToolError,
+    ToolSpec,
+    tool,
+)
 
 __all__ = [
     "Audio",
     "ContentAnnotations",
     "Context",
+    "ElicitResult",
     "EmbeddedResource",
     "Header",
     "Icon",
     "Image",
     "ResourceLink",
+    "Root",
+    "SampleResult",
+    "SamplingTool",
     "Text",
+    "Titles",
     "ToolError",
     "ToolResult",
     "ToolSpec",

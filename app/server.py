@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 
 from app.auth.authenticator import LOOK_S, Authenticator
 from app.auth.metadata import metadata_paths, resource_metadata
+from app.execution.asking import Desk
 from app.execution.executor import Executor
 from app.execution.results import ResultEncoder
 from app.http.endpoint import Endpoint
@@ -90,17 +91,24 @@ class Service:
             next_edge=lambda: self.registry.catalog.next_edge,
             clock=time.time,
         )
+        keys = key_ring(settings)
         self.registry = Registry(
             settings,
             messages=messages,
-            keys=key_ring(settings),
+            keys=keys,
             on_change=self.hub.publish,
             enforce=enforce,
             log_problems=log_problems,
         )
         encoder = ResultEncoder(messages, max_bytes=settings.execution.max_result_bytes)
+        # Not the store of revocations: what callers may fill must not push those out.
+        desk = Desk(keys, MemoryStore(), ask_ttl_s=settings.execution.ask_ttl_s)
         self.executor = Executor(
-            settings, encoder, begin=self.registry.begin_call, end=self.registry.end_call
+            settings,
+            encoder,
+            desk=desk,
+            begin=self.registry.begin_call,
+            end=self.registry.end_call,
         )
         # Without reload the hours of rules still change what a caller finds.
         tools_change = settings.tools.reload or any(
@@ -120,7 +128,8 @@ class Service:
                     self._catalog,
                     self.executor,
                     encoder,
-                    limiter,
+                    limiter=limiter,
+                    desk=desk,
                     clock=time.time,
                     challenge=lambda: self.endpoint.authenticator.challenge,
                 ),

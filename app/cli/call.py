@@ -24,7 +24,7 @@ from app.cli.options import (
 from app.execution.execution import Execution
 from app.methods.answers import Answer, Reply, Sender
 from app.observability.logs import configure_logging
-from app.protocol.errors import ParseError, ProtocolError
+from app.protocol.errors import MissingRequiredClientCapability, ParseError, ProtocolError
 from app.protocol.inbound import Call
 from app.protocol.jsonrpc import loads
 from app.protocol.schema import LATEST_PROTOCOL_VERSION, Implementation, RequestMeta
@@ -82,6 +82,9 @@ async def _run(settings: Settings, name: str, arguments: dict[str, Any]) -> dict
         encoded = answer.result if isinstance(answer, Reply) else b""
         if isinstance(answer, Execution):
             encoded = await _follow(answer)
+    except MissingRequiredClientCapability as error:
+        asks = ", ".join(error.data["requiredCapabilities"])
+        fail(f"{name} asks its client ({asks}), and here is nobody to ask", Exit.PROBLEMS)
     except ProtocolError as error:
         known = ", ".join(service.registry.catalog.tools)
         for problem in service.registry.problems:

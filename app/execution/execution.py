@@ -6,10 +6,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from app.execution.asking import Asking, Desk
+from app.principal import ANONYMOUS, Principal
 from app.protocol.inbound import Call
 from app.protocol.messages import log_message, progress
 from app.protocol.schema import LOG_LEVELS
 from app.registry.tool import Tool
+from app.toolkit.handles import Handles
 
 MAX_PENDING: Final = 64
 """Notifications that wait to be sent; beyond that, progress is coalesced and logs are dropped."""
@@ -29,6 +32,7 @@ class Outcome:
     """How a call ended, for logs and metrics; not an Enum, whose members are slow to look up."""
 
     OK: Final = "ok"
+    INPUT_REQUIRED: Final = "input_required"
     TOOL_ERROR: Final = "tool_error"
     TIMEOUT: Final = "timeout"
     CANCELLED: Final = "cancelled"
@@ -41,17 +45,21 @@ class Execution:
     Args:
         deadline: Instant of ``loop.time()``.
         leave: Stops the work when nobody waits for it any more.
+        desk: For a tool that asks; None: it cannot.
 
     Attributes:
         wake_at: When whoever waits wants to be woken at the latest.
         result: The encoded result object once it ended, else None.
         is_started: Whether the code of an asynchronous tool has begun to run.
         headers: Response headers that repeat the mirrored parameters.
+        asking: The tool's questions; None while it has not asked anything.
         error_id: What a generic error told the caller, for the log.
     """
 
     __slots__ = (
+        "_call",
         "_coalesced",
+        "_desk",
         "_last_progress",
         "_leave",
         "_level",
@@ -61,11 +69,13 @@ class Execution:
         "_of_thread",
         "_pending",
         "_pending_bytes",
+        "_principal",
         "_progress_count",
         "_scheduled",
         "_thread",
         "_token",
         "_waiter",
+        "asking",
         "cancelled",
         "deadline",
         "error_id",
@@ -87,8 +97,14 @@ class Execution:
         thread: int,
         deadline: float,
         leave: Callable[["Execution"], None],
+        desk: Desk | None = None,
+        principal: Principal = ANONYMOUS,
     ) -> None:
         self.tool = tool
+        self.asking: Asking | None = None
+        self._desk = desk
+        self._call = call
+        self._principal = principal
         self.work: Any = None
         self.deadline = deadline
         self._loop = loop
@@ -213,7 +229,32 @@ class Execution:
             self._logs_under_way += 1
             self._loop.call_soon_threadsafe(self._log_of_thread, message)
 
+    def asker(self) -> Asking:
+        desk = self._in_loop("asking the client")
+        if self.asking is None:
+            call = self._call
+            self.asking = desk.begin(
+                self.tool.name,
+                call.params.get("arguments") or {},
+                self._principal,
+                call.meta.client_capabilities,
+            )
+        return self.asking
+
+    def handles(self) -> Handles:
+        return Handles(self._in_loop("ctx.handles").store, self._principal.identity)
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether the result depends on what was asked: it is this caller's, this once."""
+        return self.asking is not None and self.asking.has_asked
+
     # Inside.
+
+    def _in_loop(self, what: str) -> Desk:
+        if threading.get_ident() != self._thread or self._desk is None:
+            raise RuntimeError(f"{what} needs an async tool: `async def`")
+        return self._desk
 
     def _log_of_thread(self, message: bytes) -> None:
         self._logs_under_way -= 1

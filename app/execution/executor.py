@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import structlog
 
+from app.execution.asking import Asking, Desk, SwallowedPause, is_pause
 from app.execution.execution import Execution, Outcome
 from app.execution.results import BadResult, ResultEncoder
 from app.execution.threads import ThreadCall, ThreadWorkers
@@ -38,6 +39,7 @@ class Executor:
     """Runs the tools of one process.
 
     Args:
+        desk: Where tools ask.
         begin, end: Told when a tool's code starts and when it has really ended.
     """
 
@@ -46,12 +48,14 @@ class Executor:
         settings: Settings,
         encoder: ResultEncoder,
         *,
+        desk: Desk,
         begin: Callable[[Tool], None],
         end: Callable[[Tool], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._encoder = encoder
+        self._desk = desk
         self._begin = begin
         self._end = end
         self._limit = settings.limits.concurrent_calls
@@ -88,9 +92,17 @@ class Executor:
             )
 
     def start(
-        self, tool: Tool, keywords: dict[str, Any], call: Call, principal: Principal
+        self,
+        tool: Tool,
+        keywords: dict[str, Any],
+        call: Call,
+        principal: Principal,
+        asking: Asking | None = None,
     ) -> Execution:
         """Start a call that was admitted and whose arguments are valid.
+
+        Args:
+            asking: What the call brings back from earlier rounds, or has to ask with.
 
         Raises:
             Unavailable: Every thread is taken and the queue for them is full.
@@ -102,7 +114,10 @@ class Executor:
             thread=self._thread,
             deadline=self._loop.time() + tool.timeout_s,
             leave=self._leave,
+            desk=self._desk,
+            principal=principal,
         )
+        execution.asking = asking
         if tool.input.context_parameter is not None:
             keywords[tool.input.context_parameter] = Context(
                 tool_name=tool.name,
@@ -240,6 +255,9 @@ class Executor:
         if execution.result is not None or execution.cancelled:
             return
         self._waited_for.discard(execution)
+        if execution.asking is not None and execution.asking.is_paused:
+            self._report(execution, SwallowedPause(), public=SwallowedPause.public)
+            return
         try:
             result, is_error = self._encoder.encode(execution.tool, value)
         except BadResult as bad:
@@ -253,7 +271,10 @@ class Executor:
         self._waited_for.discard(execution)
         if execution.result is not None or execution.cancelled:
             return
-        if isinstance(error, ToolError):
+        asking = execution.asking
+        if asking is not None and asking.is_paused and is_pause(error):
+            self._ask(execution, asking)
+        elif isinstance(error, ToolError):
             text = message_of(error) or "The tool failed without saying why."
             execution.finish(self._encoder.error(text), Outcome.TOOL_ERROR)
             if error.__cause__ is not None:
@@ -261,6 +282,18 @@ class Executor:
                 log.warning("tool_error", tool=execution.tool.name, exc_info=error)
         else:
             self._report(execution, error)
+
+    def _ask(self, execution: Execution, asking: Asking) -> None:
+        """The tool has left for want of answers: its call ends with the questions."""
+        try:
+            requests, state = asking.result()
+            result = self._encoder.input_required(requests, state)
+        except ToolError as error:
+            execution.finish(self._encoder.error(str(error)), Outcome.TOOL_ERROR)
+        except BadResult as bad:
+            self._report(execution, bad, public=bad.public)
+        else:
+            execution.finish(result, Outcome.INPUT_REQUIRED)
 
     def _report(
         self, execution: Execution, error: BaseException, *, public: str | None = None

@@ -62,13 +62,21 @@ class ResultEncoder:
             result = self._of_blocks(tool, value)
         else:
             result = self._plain(tool, value)
-        if len(result) > self._max_bytes:
-            sentence = (
-                f"The result has {len(result):,} bytes; the server sends at most "
-                f"{self._max_bytes:,}. Ask for less."
-            )
-            raise BadResult(sentence, public=sentence)
+        self._check_size(result)
         return result, is_error
+
+    def input_required(self, requests: Mapping[str, Any], state: str) -> bytes:
+        """A result that asks.
+
+        Raises:
+            BadResult: A question has no JSON form, or they are too large.
+        """
+        try:
+            result = self._messages.input_required(requests, state)
+        except (TypeError, ValueError) as error:
+            raise BadResult(f"a question has no JSON form: {error}") from None
+        self._check_size(result)
+        return result
 
     def error(self, text: str) -> bytes:
         """A result that tells the model what went wrong; a text beyond the bound is cut."""
@@ -84,6 +92,14 @@ class ResultEncoder:
         """A result that tells no more than an id, and a sentence where one may be told."""
         text = public or "The tool failed because of an internal error."
         return self.error(f"{text} (error id {error_id})")
+
+    def _check_size(self, result: bytes) -> None:
+        if len(result) > self._max_bytes:
+            sentence = (
+                f"The result has {len(result):,} bytes; the server sends at most "
+                f"{self._max_bytes:,}. Ask for less."
+            )
+            raise BadResult(sentence, public=sentence)
 
     def _plain(self, tool: Tool, value: Any) -> bytes:
         if not tool.structured and isinstance(value, str):

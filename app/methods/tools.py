@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from app.auth.challenge import Challenge
+from app.execution.asking import Asking, Desk
 from app.execution.execution import Execution, Outcome
 from app.execution.executor import Executor, log_failure, message_of, new_error_id
 from app.execution.results import ResultEncoder
@@ -11,7 +12,13 @@ from app.methods.answers import Reply, Sender
 from app.policy.decision import Demand
 from app.policy.limits import Limiter
 from app.principal import Principal
-from app.protocol.errors import InvalidParams, ProtocolError
+from app.protocol.asking import parse_retry
+from app.protocol.capabilities import as_capabilities, missing_capabilities
+from app.protocol.errors import (
+    InvalidParams,
+    MissingRequiredClientCapability,
+    ProtocolError,
+)
 from app.protocol.headers import check_parameters, mirrored_headers
 from app.protocol.inbound import Call
 from app.registry.catalog import Catalog
@@ -61,6 +68,7 @@ class CallTool:
 
     Args:
         limiter: Counts calls, where they are limited.
+        desk: Opens what calls bring back from earlier rounds.
         clock: Gives POSIX time.
         challenge: Gives what writes the refusal of a caller who lacks something.
     """
@@ -70,8 +78,9 @@ class CallTool:
         catalog: Callable[[], Catalog],
         executor: Executor,
         encoder: ResultEncoder,
-        limiter: Limiter,
         *,
+        limiter: Limiter,
+        desk: Desk,
         clock: Callable[[], float],
         challenge: Callable[[], Challenge],
     ) -> None:
@@ -79,6 +88,7 @@ class CallTool:
         self._executor = executor
         self._encoder = encoder
         self._limiter = limiter
+        self._desk = desk
         self._clock = clock
         self._challenge = challenge
 
@@ -93,14 +103,33 @@ class CallTool:
             arguments = {}
         elif not isinstance(arguments, dict):
             raise InvalidParams("params.arguments must be an object.")
+        retry = parse_retry(call.params)
         catalog = self._catalog()
-        offer = self._offer(catalog, name, arguments, sender)
+        offer = self._offer(catalog, name, arguments, call=call, sender=sender)
         if offer is None:
             return self._unknown(catalog, name, sender)
-        return self._begin(catalog, offer, arguments, call, sender)
+        tool = offer.tool
+        if retry is None and not tool.asks:
+            return self._begin(catalog, offer, arguments, call, sender)
+        asking = self._desk.begin(
+            tool.name,
+            arguments,
+            sender.principal,
+            call.meta.client_capabilities,
+            retry,
+            needs_state=tool.single_use,
+        )
+        state = retry.state if retry is not None else None
+        return self._begin(catalog, offer, arguments, call, sender, asking=asking, state=state)
 
     def _offer(
-        self, catalog: Catalog, name: str, arguments: dict[str, Any], sender: Sender
+        self,
+        catalog: Catalog,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        call: Call,
+        sender: Sender,
     ) -> Offer | None:
         """What the caller may call; None: nothing that it can see.
 
@@ -117,6 +146,8 @@ class CallTool:
         if demand.networks and demand.refuses_address(sender.address):
             message = "This tool may not be called from your network address."
             raise self._challenge().forbidden(message)
+        if tool.asks:
+            _check_capabilities(tool, call)
         if sender.headers is not None and tool.mirrored:
             check_parameters(tool.mirrored, sender.headers, arguments)
         return offer
@@ -145,20 +176,41 @@ class CallTool:
         call: Call,
         sender: Sender,
         *,
-        is_retry: bool = False,
+        asking: Asking | None = None,
+        state: str | None = None,
     ) -> Reply | Execution | Coroutine[Any, Any, Reply | Execution]:
         """Count what may be called, where it is limited, and start it.
 
         Args:
-            is_retry: It goes on with a call that was counted when it began.
+            state: What this round brought back, verified: it goes on with a call that was counted
+                when it began.
         """
         # Before anything is counted: what is refused for want of room must not cost a call.
         self._executor.admit(offer.tool)
-        limits = () if is_retry else offer.limits
+        if state is not None:
+            if offer.tool.single_use:
+                return self._start_once(offer, arguments, call, sender, asking=asking, state=state)
+            return self._start(offer, arguments, call, sender.principal, asking)
+        limits = offer.limits
         counting = limits and self._limiter.admit(limits, sender.principal, sender.address)
         if counting:
-            return self._later(counting, catalog, offer, arguments, call=call, sender=sender)
-        return self._start(offer, arguments, call, sender.principal)
+            return self._later(
+                counting, catalog, offer, arguments, call=call, sender=sender, asking=asking
+            )
+        return self._start(offer, arguments, call, sender.principal, asking)
+
+    async def _start_once(
+        self,
+        offer: Offer,
+        arguments: dict[str, Any],
+        call: Call,
+        sender: Sender,
+        *,
+        asking: Asking | None,
+        state: str,
+    ) -> Reply | Execution:
+        await self._desk.redeem(state)
+        return self._start(offer, arguments, call, sender.principal, asking)
 
     async def _later(
         self,
@@ -169,21 +221,27 @@ class CallTool:
         *,
         call: Call,
         sender: Sender,
+        asking: Asking | None,
     ) -> Reply | Execution:
         await counting
         now = self._catalog()
         if now is not catalog:
             # Replaced while the store was asked. What was allowed must be so still; and what the
             # version that was found then leans on may be closed.
-            found = self._offer(now, offer.tool.name, arguments, sender)
+            found = self._offer(now, offer.tool.name, arguments, call=call, sender=sender)
             if found is None:
                 raise InvalidParams(f"Unknown tool: {offer.tool.name}")
             offer = found
         self._executor.admit(offer.tool)
-        return self._start(offer, arguments, call, sender.principal)
+        return self._start(offer, arguments, call, sender.principal, asking)
 
     def _start(
-        self, offer: Offer, arguments: dict[str, Any], call: Call, principal: Principal
+        self,
+        offer: Offer,
+        arguments: dict[str, Any],
+        call: Call,
+        principal: Principal,
+        asking: Asking | None,
     ) -> Reply | Execution:
         """Start what was admitted, or answer what is wrong with its arguments."""
         tool = offer.tool
@@ -192,7 +250,7 @@ class CallTool:
             return prepared
         effective, keywords = prepared
         mirrored = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
-        execution = self._executor.start(tool, keywords, call, principal)
+        execution = self._executor.start(tool, keywords, call, principal, asking)
         execution.headers = mirrored
         return execution
 
@@ -225,6 +283,15 @@ class CallTool:
             log_failure(tool, error, error_id)
             return Reply(self._encoder.internal_error(error_id), outcome=Outcome.INTERNAL_ERROR)
         return arguments, keywords
+
+
+def _check_capabilities(tool: Tool, call: Call) -> None:
+    missing = missing_capabilities(call.meta.client_capabilities, tool.asks)
+    if missing:
+        raise MissingRequiredClientCapability(
+            f"This tool may ask the client for what it did not declare: {', '.join(missing)}.",
+            required=as_capabilities(tool.asks),
+        )
 
 
 def _check_rules(demand: Demand, tool: Tool, keywords: Mapping[str, Any]) -> None:

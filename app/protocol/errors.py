@@ -4,7 +4,7 @@ A failing *tool* is not here: it is a result with ``isError`` (see ``app.toolkit
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 REFUSAL_BASE = 31000
@@ -74,6 +74,19 @@ class HeaderMismatch(ProtocolError):
     """Headers and body disagree (Streamable HTTP, "Server Validation")."""
 
     code, http_status = -32020, 400
+
+
+class MissingRequiredClientCapability(ProtocolError):
+    """The request needs something of the client that it did not say it has.
+
+    Args:
+        required: A ``ClientCapabilities`` object: all that the request needs.
+    """
+
+    code, http_status = -32021, 400
+
+    def __init__(self, message: str, *, required: Mapping[str, Any]) -> None:
+        super().__init__(message, data={"requiredCapabilities": dict(required)})
 
 
 class UnsupportedProtocolVersion(ProtocolError):

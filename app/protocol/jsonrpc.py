@@ -182,6 +182,20 @@ def dumps(value: Any) -> bytes:
     return encoded
 
 
+def canonical(value: Any) -> bytes:
+    """The same bytes for equal JSON data, whatever the order of its members.
+
+    Raises:
+        TypeError: The value has no JSON form.
+    """
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        if "64-bit" not in str(error):
+            raise
+        return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+
+
 def _dumps_exactly(value: Any) -> bytes:
     """The slow encoder, for integers that the fast one refuses."""
     try:

@@ -55,6 +55,18 @@ class ServerMessages:
             own,
         )
 
+    def input_required(self, requests: Mapping[str, Any], state: str) -> bytes:
+        """``InputRequiredResult``: what the client is to find out before it asks again.
+
+        Raises:
+            TypeError: A request has no JSON form.
+        """
+        return b'{"resultType":"input_required","inputRequests":%b,"requestState":%b,%b}}' % (
+            dumps(requests),
+            dumps(state),
+            self._meta,
+        )
+
     def listen_result(self, id: RequestId) -> bytes:
         """The response that ends a subscription gracefully (``SubscriptionsListenResult``)."""
         meta = b'%b,"%b":%b}' % (self._meta, SUBSCRIPTION_ID_KEY.encode(), encode_id(id))

@@ -1,11 +1,9 @@
 """From a function's signature to JSON Schemas and converters, once at load."""
 
 import inspect
-import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, get_args
 
 from docstring_parser import parse as parse_docstring
@@ -19,25 +17,9 @@ from app.registry.binding import Bind, bind_as_is, bind_by_model
 from app.registry.inline import inline_references
 from app.registry.typed_dicts import with_usable_typed_dicts
 from app.toolkit import Context, Header, ToolSpec
+from app.toolkit.secret_names import is_secret_name
 
 _SERIALIZER_CONFIG: Final = CoreConfig(ser_json_inf_nan="constants", ser_json_bytes="base64")
-_SECRET_WORDS: Final = frozenset(
-    {
-        *("password", "passwd", "passphrase", "secret", "token", "apikey", "credential"),
-        *("authorization", "bearer", "cookie", "ssn", "pin", "privatekey", "accesskey"),
-    }
-)
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a name has a word for a secret in it: ``api_key``, ``accessToken``, ``secrets``."""
-    words = [_singular(word.lower()) for word in _WORD.findall(name)]
-    return not _SECRET_WORDS.isdisjoint([*words, *(a + b for a, b in pairwise(words))])
-
-
-def _singular(word: str) -> str:
-    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 
 class SignatureError(ValueError):
@@ -137,7 +119,7 @@ def input_plan(spec: ToolSpec[..., Any], *, refuse_unknown: bool) -> InputPlan:
         return InputPlan(schema, bind_as_is(names), context_parameter, {}, defaults)
     _, descriptions = describe(spec)
     model, fields = _model(parameters, hints, descriptions, refuse_unknown=refuse_unknown)
-    schema = _schema_of(model.__pydantic_core_schema__, "validation")
+    schema = schema_of(model.__pydantic_core_schema__, "validation")
     if not schema.get("properties"):
         schema.pop("properties", None)
     _finish_mirrored(schema)
@@ -160,7 +142,7 @@ def output_plan(spec: ToolSpec[..., Any]) -> OutputPlan:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(with_usable_typed_dicts(declared))
         serializer = SchemaSerializer(adapter.core_schema, _SERIALIZER_CONFIG)
-        schema = own if own is not None else _schema_of(adapter.core_schema, "serialization")
+        schema = own if own is not None else schema_of(adapter.core_schema, "serialization")
     except Exception as error:  # noqa: BLE001  # pydantic and the author's types raise many kinds
         raise SignatureError(f"the return type has no JSON form: {_first_line(error)}") from None
 
@@ -289,7 +271,8 @@ def refuse_secret(name: str, header: str) -> None:
         )
 
 
-def _schema_of(core: Any, mode: Literal["validation", "serialization"]) -> dict[str, Any]:
+def schema_of(core: Any, mode: Literal["validation", "serialization"]) -> dict[str, Any]:
+    """The JSON Schema of a type, its definitions written out where they are used."""
     schema = ToolJsonSchema(by_alias=True).generate(core, mode=mode)
     for name, definition in schema.get("$defs", {}).items():
         if definition.get("title") == name:  # the class's name, not a title that somebody gave

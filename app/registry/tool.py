@@ -15,11 +15,13 @@ from pydantic import ValidationError
 
 from app.content import check_meta
 from app.policy.rules import HINTS, Own
+from app.protocol.capabilities import ASKS
 from app.protocol.errors import ParseError
 from app.protocol.headers import InvalidAnnotation, MirroredParameter, mirrored_parameters
 from app.protocol.jsonrpc import dumps, loads
 from app.registry.effective import NoJsonForm, effective_arguments
 from app.registry.explain import explain, explain_binding
+from app.registry.forms import form_of
 from app.registry.schemas import (
     SchemaError,
     allows_strings,
@@ -78,6 +80,8 @@ class Tool:
         annotations: As its author wrote them.
         own: What it demands of callers by itself.
         arguments: The names of its arguments, as far as the input schema lists them.
+        asks: Capabilities that a client needs, because the tool may ask for what they give.
+        single_use: Whether answers to its questions count once.
     """
 
     name: str
@@ -96,6 +100,8 @@ class Tool:
     annotations: Mapping[str, Any]
     own: Own
     arguments: frozenset[str]
+    asks: tuple[str, ...]
+    single_use: bool
     _accepts: jsonschema_rs.Draft202012Validator
     _explainer: "_LazyExplainer"
     _conforms: jsonschema_rs.Draft202012Validator | None
@@ -110,7 +116,7 @@ class Tool:
             InvalidArguments: They do not satisfy the input schema or the Python types.
         """
         for path in self._optional_mirrored:
-            _drop_null(arguments, path)
+            arguments = _without_null(arguments, path)
         if self._known is not None:
             arguments = {key: arguments[key] for key in arguments if key in self._known}
         if not self._accepts.is_valid(arguments):
@@ -230,6 +236,8 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         annotations=spec.annotations,
         own=_own(spec),
         arguments=frozenset(properties),
+        asks=_asks(spec, arguments),
+        single_use=spec.single_use,
         _accepts=compile_validator(arguments.schema, what="inputSchema"),
         _explainer=_LazyExplainer(arguments.schema),
         _conforms=None
@@ -306,6 +314,27 @@ def _max_concurrent(spec: ToolSpec[..., Any]) -> int | None:
     return value
 
 
+def _asks(spec: ToolSpec[..., Any], arguments: InputPlan) -> tuple[str, ...]:
+    if isinstance(spec.asks, str):
+        raise ToolDefinitionError('asks must be a list such as ["elicitation"]')
+    names = []
+    for each in spec.asks:
+        if isinstance(each, str):
+            if each not in ASKS:
+                raise ToolDefinitionError(f"asks has {each!r}; known are {', '.join(ASKS)}")
+            names.append(each)
+        else:
+            form_of(each)
+            names.append("elicitation")
+    if spec.single_use and not names:
+        raise ToolDefinitionError("single_use is for tools that ask; say what in asks")
+    if names and not inspect.iscoroutinefunction(spec.function):
+        raise ToolDefinitionError("it asks the client, which only an async tool can: `async def`")
+    if names and arguments.context_parameter is None:
+        raise ToolDefinitionError("it asks the client and takes no Context to ask with")
+    return tuple(name for name in ASKS if name in names)
+
+
 def _annotations(annotations: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(annotations, Mapping):
         raise ToolDefinitionError('annotations must be a mapping such as {"read_only": True}')
@@ -359,14 +388,18 @@ def fingerprint(definitions: list[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _drop_null(arguments: dict[str, Any], path: tuple[str, ...]) -> None:
-    node: Any = arguments
-    for key in path[:-1]:
-        node = node.get(key)
-        if not isinstance(node, dict):
-            return
-    if path[-1] in node and node[path[-1]] is None:
-        del node[path[-1]]
+def _without_null(node: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    """The same without a null at the path. A copy: what the client sent stays as it was."""
+    key, rest = path[0], path[1:]
+    if key not in node:
+        return node
+    child = node[key]
+    if not rest:
+        return {name: node[name] for name in node if name != key} if child is None else node
+    if not isinstance(child, dict):
+        return node
+    changed = _without_null(child, rest)
+    return node if changed is child else {**node, key: changed}
 
 
 def definition_of(tool: Tool) -> dict[str, Any]:

@@ -60,6 +60,10 @@ class ExecutionSettings(Section):
             description="Threads past their deadline that may still run; then calls get 503.",
         ),
     ] = 200
+    ask_ttl_s: Annotated[
+        Seconds,
+        Field(description="How long a client may take to come back with what a tool asked for."),
+    ] = 600.0
 
 
 class StateSettings(Section):

@@ -51,6 +51,13 @@ class Store(Protocol):
         There is no value without an end: a store that is only written grows for ever.
         """
 
+    async def replace(self, name: str, before: bytes | None, after: bytes, *, ttl_s: float) -> bool:
+        """Put ``after`` in place of ``before``, in one step, and say whether that was done.
+
+        Args:
+            before: The value that must be there; None: there must be none.
+        """
+
     async def delete(self, name: str) -> None:
         """Forget a value; one that is not there is no error."""
 

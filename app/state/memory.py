@@ -49,6 +49,13 @@ class MemoryStore:
                 raise StoreUnavailable(f"the store is full ({self._max_entries} entries)")
         self._entries[name] = (now + ttl_s, value)
 
+    async def replace(self, name: str, before: bytes | None, after: bytes, *, ttl_s: float) -> bool:
+        # One step, because nothing in here waits for anything.
+        if await self.get(name) != before:
+            return False
+        await self.set(name, after, ttl_s=ttl_s)
+        return True
+
     async def delete(self, name: str) -> None:
         self._entries.pop(name, None)
 

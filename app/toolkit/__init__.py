@@ -4,9 +4,24 @@
 specifications in the modules that it loads.
 """
 
+from app.toolkit.asking import ElicitResult, Root, SampleResult, SamplingTool
 from app.toolkit.context import CallChannel, Context
 from app.toolkit.errors import ToolError
-from app.toolkit.marks import Header, Icon
+from app.toolkit.marks import Header, Icon, Titles
 from app.toolkit.spec import DECLARED, ToolSpec, tool
 
-__all__ = ["DECLARED", "CallChannel", "Context", "Header", "Icon", "ToolError", "ToolSpec", "tool"]
+__all__ = [
+    "DECLARED",
+    "CallChannel",
+    "Context",
+    "ElicitResult",
+    "Header",
+    "Icon",
+    "Root",
+    "SampleResult",
+    "SamplingTool",
+    "Titles",
+    "ToolError",
+    "ToolSpec",
+    "tool",
+]

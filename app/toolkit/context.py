@@ -1,11 +1,13 @@
 """``Context``: the call that a tool answers."""
 
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, overload
 
 from app.principal import Principal
 from app.protocol.schema import Implementation
+from app.toolkit.asking import Asker, ElicitResult, F, M, Message, Root, SampleResult, SamplingTool
+from app.toolkit.handles import Handles
 
 
 class Finished(Awaitable[None]):
@@ -27,6 +29,8 @@ class CallChannel(Protocol):
     def remaining_s(self) -> float: ...
     def progress(self, done: float, total: float | None, message: str | None) -> None: ...
     def log(self, level: str, data: Any, logger: str | None) -> None: ...
+    def asker(self) -> Asker: ...
+    def handles(self) -> Handles: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +93,127 @@ class Context:
     def remaining_s(self) -> float:
         """Seconds until the deadline; never negative."""
         return self.channel.remaining_s
+
+    # Asking back, for async tools. Called in a thread, each of these raises RuntimeError.
+
+    def can_ask(self, what: str) -> bool:
+        """Whether the client declared what asking this needs; one of ``@tool(asks=...)``."""
+        return self.channel.asker().can_ask(what)
+
+    def elicit(
+        self, key: str, message: str, model: type[F]
+    ) -> Coroutine[Any, Any, ElicitResult[F]]:
+        """Ask the user to fill in a form.
+
+        The call ends with the question; when the answer comes, the tool is run again from its
+        start, and here goes on with the answer. An answer that does not fit is asked for again.
+
+        Args:
+            key: Names the question; each question of a tool has its own.
+            message: Says what for, in plain words and without links. It must be the same each
+                time: what a user agreed to counts for the question that the user was asked.
+            model: A flat pydantic model: the form (Elicitation, "Requested Schema").
+
+        Raises:
+            ToolError: The client cannot ask users this.
+            ValueError: The model is no form, the message has a link, or the key was used for
+                another question.
+        """
+        return self.channel.asker().elicit(key, message, model)
+
+    def elicit_url(
+        self, key: str, message: str, url: str
+    ) -> Coroutine[Any, Any, ElicitResult[None]]:
+        """Ask the user to open a page of yours, for what must not pass through the client.
+
+        ``accept`` means that the user agreed to open it, not that anything was done there: the
+        page keeps what it learns, and the tool looks for it. The page must find out by itself
+        that who opens it is the user who was asked (Elicitation, "Phishing").
+
+        Args:
+            url: https, or http on loopback; without user data and not opening anything by itself.
+
+        Raises:
+            ToolError, ValueError: As ``elicit``.
+        """
+        return self.channel.asker().elicit_url(key, message, url)
+
+    def sample(
+        self,
+        key: str,
+        messages: str | Sequence[Message],
+        *,
+        max_tokens: int,
+        system_prompt: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: Sequence[str] = (),
+        model_preferences: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tools: Sequence[SamplingTool] = (),
+        max_rounds: int = 5,
+    ) -> Coroutine[Any, Any, SampleResult]:
+        """Ask the client's model. The protocol has deprecated this feature.
+
+        Args:
+            messages: One text of the user, or a whole conversation.
+            tools: What the model may use. Each round of uses is a round of the call.
+            max_rounds: How often it may; after that it must answer without.
+
+        Raises:
+            ToolError: The client has no model for servers, or no tools for it; or the model uses
+                tools after all its rounds.
+            ValueError: As ``elicit``; or tool uses and results of the messages do not match.
+        """
+        options = {
+            "systemPrompt": system_prompt,
+            "temperature": temperature,
+            "stopSequences": list(stop_sequences) or None,
+            "modelPreferences": model_preferences,
+            "metadata": metadata,
+        }
+        return self.channel.asker().sample(
+            key,
+            messages,
+            max_tokens=max_tokens,
+            options={name: value for name, value in options.items() if value is not None},
+            tools=tools,
+            max_rounds=max_rounds,
+        )
+
+    def roots(self, key: str = "roots") -> Coroutine[Any, Any, tuple[Root, ...]]:
+        """Ask which folders and files to work on. The protocol has deprecated this feature.
+
+        Raises:
+            ToolError: The client has no roots.
+        """
+        return self.channel.asker().roots(key)
+
+    @overload
+    def once(self, key: str, function: Callable[[], Awaitable[M]]) -> Coroutine[Any, Any, M]: ...
+
+    @overload
+    def once(self, key: str, function: Callable[[], M]) -> Coroutine[Any, Any, M]: ...
+
+    def once(self, key: str, function: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
+        """Call a function in the first round of a call and remember what it returned.
+
+        For effects that must not be repeated when the tool is run again with answers. What is
+        remembered travels with the question, so a client that drops it begins from the start.
+
+        Args:
+            function: Without parameters, may be ``async``. It returns data with a JSON form,
+                which comes back as plain data.
+
+        Raises:
+            TypeError: What it returned has no JSON form.
+        """
+        return self.channel.asker().once(key, function)
+
+    @property
+    def handles(self) -> Handles:
+        """Values that are kept for this caller under names that go from call to call.
+
+        Raises:
+            RuntimeError: In a thread.
+        """
+        return self.channel.handles()

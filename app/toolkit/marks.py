@@ -1,6 +1,6 @@
 """What authors mark parameters and tools with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,32 @@ class Header:
             out["minimum"] = max(-SAFE_INTEGER, out.get("minimum", -SAFE_INTEGER))
             out["maximum"] = min(SAFE_INTEGER, out.get("maximum", SAFE_INTEGER))
         return {**out, "x-mcp-header": self.name}
+
+
+@dataclass(frozen=True, slots=True)
+class Titles:
+    """Says what a form shows for each choice.
+
+    Use: ``color: Annotated[Literal["#f00", "#0f0"], Titles({"#f00": "Red", "#0f0": "Green"})]``.
+    For ``Literal`` and ``Enum`` types of texts, alone or as the items of a list. A choice without
+    a title is shown as it is.
+    """
+
+    titles: Mapping[str, str]
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        given = handler(schema)
+        out = dict(handler.resolve_ref_schema(given))
+        if "$ref" in given:
+            out.pop("title", None)  # the class's name, not a title that somebody gave
+        choices = out.pop("enum", None) or [out.pop("const", None)]
+        unknown = [value for value in self.titles if value not in choices]
+        if unknown:
+            raise ValueError(f"Titles has {unknown[0]!r}, which is none of the choices")
+        titled = [{"const": each, "title": self.titles.get(each, str(each))} for each in choices]
+        return {**out, "oneOf": titled}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ from typing import (
     overload,
 )
 
+from pydantic import BaseModel
+
 from app.toolkit.marks import Icon
 
 DECLARED: Final = "__mcp_tools__"
@@ -61,6 +63,8 @@ class ToolSpec(Generic[P, R]):
     clearance: str | None = None
     approvals: Sequence[str] = ()
     validate: Callable[..., Any] | None = None
+    asks: Sequence[str | type[BaseModel]] = ()
+    single_use: bool = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -92,6 +96,12 @@ class ToolOptions(TypedDict, total=False):
         approvals: Approvals that a caller needs, all of them, likewise.
         validate: Called with the arguments by name, after the schema and before the function;
             refuses them by raising ``ToolError`` or ``ValueError``. May be ``async``.
+        asks: What the tool may ask the client: ``elicitation`` (a form), ``elicitation.url``,
+            ``sampling``, ``sampling.tools``, ``roots``; a client without it is refused before the
+            tool runs. A model in the list is a form that is asked, and is checked when the tool
+            is loaded.
+        single_use: True: answers to the tool's questions count once, so a client cannot go back
+            and continue a second time from the same question.
     """
 
     name: str
@@ -112,6 +122,8 @@ class ToolOptions(TypedDict, total=False):
     clearance: str | None
     approvals: Sequence[str]
     validate: Callable[..., Any] | None
+    asks: Sequence[str | type[BaseModel]]
+    single_use: bool
 
 
 @overload

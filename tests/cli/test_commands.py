@@ -126,6 +126,24 @@ def test_call_prints_the_whole_result_for_programs(folder: Path) -> None:
     assert json.loads(result.stdout)["structuredContent"] == "HI"
 
 
+ASKS = """
+from app import Context, tool
+
+
+@tool(asks=["roots", "elicitation.url"])
+async def ask(ctx: Context) -> str:
+    \"\"\"Ask.\"\"\"
+    return (await ctx.roots())[0].uri
+"""
+
+
+def test_call_of_a_tool_that_asks_says_that_nobody_is_here(folder: Path) -> None:
+    _write(folder, asks=ASKS)
+    result = _run("call", "ask")
+    assert result.exit_code == Exit.PROBLEMS
+    assert "ask asks its client (elicitation, roots), and here is nobody to ask" in result.output
+
+
 def test_call_of_an_unknown_tool_names_those_that_are_served(folder: Path) -> None:
     _write(folder, good=GOOD, broken=BROKEN)
     result = _run("call", "shuot")

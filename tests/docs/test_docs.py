@@ -10,7 +10,7 @@ import pytest
 from app.cli.exits import Exit
 from app.configuration import ConfigurationError, load_settings
 from app.content import BLOCKS
-from app.execution import execution
+from app.execution import asking, execution
 from app.execution.execution import Outcome
 from app.http import disconnect
 from app.http.record import _OUTCOMES
@@ -18,6 +18,8 @@ from app.protocol import headers, jsonrpc
 from app.protocol.errors import ProtocolError
 from app.registry import explain, loader, schemas
 from app.settings import RESERVED_SECTIONS, Settings
+from app.state import memory
+from app.toolkit import handles
 from tests.docs import reference
 from tests.docs.markdown import DOCS, ROOT, anchors, blocks, links, section, table_rows
 from tests.support.client import McpClient
@@ -203,6 +205,10 @@ def test_every_field_and_outcome_of_a_request_is_explained() -> None:
         (int(1 / execution.INTERVAL_S), "then {} a second"),
         (headers.MAX_MIRRORED_BYTES // 1024, "{} KiB | left out"),
         (explain.MAX_ERRORS, "| {} |"),
+        (asking.MAX_ROUNDS, "asks | {} |"),
+        (asking.MAX_STATE_CHARACTERS // 1024, "`requestState` | {} KiB"),
+        (handles.MAX_VALUE_BYTES // 1024, "{} KiB, 30 days"),
+        (memory.MAX_ENTRIES // 1000, "in memory | {},000 |"),
     ],
 )
 def test_limits_that_cannot_be_configured_are_as_written(value: int, shown: str) -> None:
@@ -214,7 +220,13 @@ def test_limits_that_can_be_configured_are_named() -> None:
 
     for name, keys in {
         "server": ["max_body_bytes", "max_header_bytes", "request_timeout_s", "keep_alive_s"],
-        "execution": ["threads", "max_abandoned_threads", "timeout_s", "max_result_bytes"],
+        "execution": [
+            "threads",
+            "max_abandoned_threads",
+            "timeout_s",
+            "max_result_bytes",
+            "ask_ttl_s",
+        ],
         "limits": list(Settings().limits.model_dump()),
     }.items():
         for key in keys:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.auth.challenge import Challenge
+from app.execution.asking import Desk
 from app.execution.execution import Execution
 from app.execution.executor import Executor
 from app.execution.results import ResultEncoder
@@ -17,6 +18,7 @@ from app.policy.limits import Limiter
 from app.protocol.errors import InvalidParams, ProtocolError, TooManyRequests, Unavailable
 from app.protocol.inbound import Call
 from app.protocol.schema import RequestMeta
+from app.protocol.sealed import KeyRing
 from app.registry.catalog import Catalog
 from app.registry.once import load_once
 from app.server import server_messages
@@ -42,7 +44,7 @@ class _Slow(MemoryStore):
         return super().admit(quotas)
 
 
-class Desk:
+class Counter:
     """The handlers of calls and lists over a folder that is loaded again by hand."""
 
     def __init__(self, folder: Path) -> None:
@@ -52,13 +54,17 @@ class Desk:
         self.load(limits=ONCE)
         messages = server_messages(self.settings)
         encoder = ResultEncoder(messages, max_bytes=10_000)
-        self.executor = Executor(self.settings, encoder, begin=lambda _: None, end=lambda _: None)
+        desk = Desk(KeyRing([bytes(32)]), MemoryStore(), ask_ttl_s=600)
+        self.executor = Executor(
+            self.settings, encoder, desk=desk, begin=lambda _: None, end=lambda _: None
+        )
         limiter = Limiter(self.store)
         self.call_tool = CallTool(
             lambda: self.catalog,
             self.executor,
             encoder,
-            limiter,
+            limiter=limiter,
+            desk=desk,
             clock=lambda: 0.0,
             challenge=lambda: Challenge(self.settings),
         )
@@ -95,21 +101,21 @@ async def result_of(answer: Answer) -> bytes:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path) -> AsyncIterator[Counter]:
     write_tool(tmp_path, "old", "one")
-    desk = Desk(tmp_path)
+    desk = Counter(tmp_path)
     yield desk
     await desk.executor.stop()
 
 
-async def test_a_call_waits_for_its_count_and_runs(desk: Desk) -> None:
+async def test_a_call_waits_for_its_count_and_runs(desk: Counter) -> None:
     assert b'"one"' in await desk.finish(desk.begin())
 
     with pytest.raises(TooManyRequests):
         await desk.finish(desk.begin())
 
 
-async def test_a_tool_that_is_replaced_meanwhile_runs_as_it_is_now(desk: Desk) -> None:
+async def test_a_tool_that_is_replaced_meanwhile_runs_as_it_is_now(desk: Counter) -> None:
     """Nothing holds the version that was found; what it leans on may be closed."""
     coming = desk.begin()
     write_tool(desk.folder, "old", "two")
@@ -125,7 +131,7 @@ async def test_a_tool_that_is_replaced_meanwhile_runs_as_it_is_now(desk: Desk) -
     ("for others", {"policies": [{"tools": ["*"], "requires": {"scopes": ["a"]}}]}, (401, -31401)),
 )
 async def test_what_may_no_longer_be_called_is_refused(
-    desk: Desk, sections: dict[str, Any], refusal: tuple[int, int]
+    desk: Counter, sections: dict[str, Any], refusal: tuple[int, int]
 ) -> None:
     coming = desk.begin()
     desk.load(**sections)
@@ -136,7 +142,7 @@ async def test_what_may_no_longer_be_called_is_refused(
     assert (refused.value.http_status, refused.value.code) == refusal
 
 
-async def test_a_server_that_has_become_full_meanwhile_says_so(desk: Desk) -> None:
+async def test_a_server_that_has_become_full_meanwhile_says_so(desk: Counter) -> None:
     coming = desk.begin()
     desk.executor.running = desk.settings.limits.concurrent_calls
 
@@ -146,7 +152,7 @@ async def test_a_server_that_has_become_full_meanwhile_says_so(desk: Desk) -> No
         desk.begin()
 
 
-async def test_a_tool_that_there_is_not_is_refused_when_it_is_counted(desk: Desk) -> None:
+async def test_a_tool_that_there_is_not_is_refused_when_it_is_counted(desk: Counter) -> None:
     desk.store.answers.set()
     request = desk.request("tools/call", {"name": "nobody"})
 
@@ -159,17 +165,17 @@ async def test_a_tool_that_there_is_not_is_refused_when_it_is_counted(desk: Desk
     assert outcomes == [InvalidParams, TooManyRequests]
 
 
-async def test_a_list_waits_for_its_count(desk: Desk) -> None:
+async def test_a_list_waits_for_its_count(desk: Counter) -> None:
     coming: Any = desk.list_tools(desk.request("tools/list", {}), Sender())
 
     assert b'"old"' in await desk.finish(coming)
 
 
-async def test_a_retry_of_a_call_that_was_counted_is_free(desk: Desk) -> None:
+async def test_a_retry_of_a_call_that_was_counted_is_free(desk: Counter) -> None:
     call = desk.request("tools/call", {"name": "old"})
     (offer,) = desk.catalog.view(Sender().principal, 0.0).offers.values()
     for _ in range(3):
-        begun: Any = desk.call_tool._begin(desk.catalog, offer, {}, call, Sender(), is_retry=True)
+        begun: Any = desk.call_tool._begin(desk.catalog, offer, {}, call, Sender(), state="opened")
         assert b'"one"' in await result_of(begun)
 
     assert not desk.store.asked.is_set()

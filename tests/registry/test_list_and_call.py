@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.auth.challenge import Challenge
+from app.execution.asking import Desk
 from app.execution.execution import Execution
 from app.execution.executor import Executor
 from app.execution.results import ResultEncoder
@@ -116,7 +117,8 @@ async def _agree(
         anonymous=True,
     )
     encoder = ResultEncoder(messages, max_bytes=10_000)
-    executor = Executor(server, encoder, begin=lambda _: None, end=lambda _: None)
+    desk = Desk(KeyRing([bytes(32)]), MemoryStore(), ask_ttl_s=600)
+    executor = Executor(server, encoder, desk=desk, begin=lambda _: None, end=lambda _: None)
     limiter = Limiter(MemoryStore())
     list_tools = ListTools(lambda: snapshot, limiter, clock=lambda: now)
     call_tool = CallTool(
@@ -124,6 +126,7 @@ async def _agree(
         executor,
         encoder,
         limiter=limiter,
+        desk=desk,
         clock=lambda: now,
         challenge=lambda: Challenge(server),
     )

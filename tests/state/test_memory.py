@@ -1,5 +1,6 @@
 """The store in memory."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -60,3 +61,25 @@ async def test_a_full_store_says_so_and_forgets_nothing(store: Store, clock: _Cl
     clock.now = 10
     await store.set("d", b"1", ttl_s=10)
     assert await store.get("a") == b"2"
+
+
+async def test_a_value_is_replaced_only_where_it_is_the_one_expected(
+    store: Store, clock: _Clock
+) -> None:
+    assert not await store.replace("a", b"1", b"2", ttl_s=10)
+    assert await store.replace("a", None, b"1", ttl_s=10)
+    assert not await store.replace("a", None, b"2", ttl_s=10)
+    assert await store.get("a") == b"1"
+    clock.now = 5
+    assert await store.replace("a", b"1", b"2", ttl_s=10)
+    clock.now = 14
+    assert await store.get("a") == b"2"
+    clock.now = 15
+    assert await store.replace("a", None, b"3", ttl_s=10)
+
+
+async def test_of_many_who_replace_the_same_value_one_succeeds(store: Store) -> None:
+    done = await asyncio.gather(
+        *(store.replace("a", None, b"%d" % number, ttl_s=10) for number in range(64))
+    )
+    assert sum(done) == 1

@@ -139,8 +139,13 @@ def check_result(message: Message, method: str) -> None:
     assert type(message["id"]) in (int, str), message["id"]
     result = message["result"]
     check_definition(message, "JSONRPCResultResponse")
-    check_definition(result, RESULTS.get(method, "Result"))
+    asks = result.get("resultType") == "input_required"
+    # Multi Round-Trip Requests, "Supported Requests": of what is served, this method alone.
+    assert not asks or method == "tools/call", f"{method} asks back"
+    check_definition(result, "InputRequiredResult" if asks else RESULTS.get(method, "Result"))
     validate_server_result(method, VERSION, result)
-    assert result["resultType"] == "complete", result
+    assert asks or result["resultType"] == "complete", result
+    if asks:
+        assert result.get("inputRequests") or "requestState" in result, result
     server = result.get("_meta", {}).get(f"{META}serverInfo")
     assert server and server["name"] and server["version"], "every result says who answers"

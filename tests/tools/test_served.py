@@ -3,10 +3,13 @@
 from tests.support.client import McpClient
 
 NAMES = [
+    "add_item",
     "calculate_sum",
+    "create_basket",
     "execute_sql",
     "export_report",
     "finance.currency_converter",
+    "get_basket",
     "get_current_time",
     "get_weather_data",
     "list_users",
@@ -31,10 +34,12 @@ def test_no_argument_is_called_anything_that_the_schema_does_not_say(served: Mcp
         assert tool["inputSchema"]["additionalProperties"] is False, name
 
 
-def test_every_tool_says_that_it_only_reads(served: McpClient) -> None:
+def test_every_tool_says_whether_it_only_reads(served: McpClient) -> None:
     hints = {name: tool["annotations"] for name, tool in served.tools().items()}
 
-    assert all(hint["readOnlyHint"] for hint in hints.values())
+    writing = [name for name, hint in hints.items() if not hint["readOnlyHint"]]
+    assert writing == ["add_item", "create_basket"]
+    assert not any(hints[name]["destructiveHint"] for name in writing)
     assert [name for name, hint in hints.items() if hint["openWorldHint"]] == ["get_weather_data"]
 
 
