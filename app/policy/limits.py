@@ -38,6 +38,10 @@ _SHARERS: Final[dict[Bucket, tuple[_Sharers, str]]] = {
 }
 
 
+_Who = str | tuple[str, str | None, str | None] | None
+"""A caller, as far as it is counted apart from others."""
+
+
 class Limit(NamedTuple):
     """One limit of one tool, or of the list.
 
@@ -90,6 +94,7 @@ class Limits:
         self._is_off = settings is None
         settings = settings or LimitsSettings(rates=(), list_rates=())
         self._admits_uncounted = settings.when_uncounted == "admit"
+        self._equal: dict[tuple[Limit, ...], tuple[Limit, ...]] = {}
         self._rates = [
             (compile_globs(rate.tools), rate, f"limits.rates.{place}")
             for place, rate in enumerate(settings.rates)
@@ -119,7 +124,8 @@ class Limits:
         ]
         if own is not None and not self._is_off:
             found.append(self._limit(own, "rate_limit", "tool", tool))
-        return tuple(found)
+        # Equal ones are one object, which is quicker to know again.
+        return self._equal.setdefault(tuple(found), tuple(found))
 
     def unused(self, tools: Iterable[str]) -> list[str]:
         """Sentences about entries that name none of these tools."""
@@ -165,6 +171,7 @@ class Limiter:
         self._store = store
         self._clock = clock
         self._told_at = -UNCOUNTED_LOG_S
+        self._last: dict[_Who, tuple[Sequence[Limit], Sequence[Quota]]] = {}
 
     def admit(
         self, limits: Sequence[Limit], principal: Principal, address: str | None
@@ -183,7 +190,7 @@ class Limiter:
             Unavailable: Nobody can count now, and the settings say to refuse.
         """
         try:
-            answer = self._store.admit([limit.quota(principal, address) for limit in limits])
+            answer = self._store.admit(self._quotas(limits, principal, address))
         except StoreUnavailable as error:
             self._uncounted(error, limits)
             return None
@@ -192,6 +199,21 @@ class Limiter:
         if isinstance(answer, Wait):
             raise _refusal(limits, answer)
         return self._later(answer, limits)
+
+    def _quotas(
+        self, limits: Sequence[Limit], principal: Principal, address: str | None
+    ) -> Sequence[Quota]:
+        """What a call counts under. It is that of the caller's last call, most of the time."""
+        issuer = principal.issuer
+        who = address if issuer is None else (issuer, principal.subject, principal.tenant)
+        last = self._last.get(who)
+        if last is not None and last[0] is limits:
+            return last[1]
+        quotas = [limit.quota(principal, address) for limit in limits]
+        if len(self._last) >= REMEMBERED_CALLERS:
+            self._last.clear()
+        self._last[who] = limits, quotas
+        return quotas
 
     async def _later(
         self, coming: Coroutine[Any, Any, Wait | None], limits: Sequence[Limit]

@@ -36,6 +36,7 @@ NAME_SOURCE: Final = {"tools/call": "name", "prompts/get": "name", "resources/re
 """Methods that need ``Mcp-Name``, and the member of ``params`` that it mirrors."""
 
 _ABSENT: Final[Any] = object()
+_new: Final = tuple.__new__  # of a NamedTuple, in half the time
 _TRACE_PARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-")
 _LEGACY_HEADERS: Final = frozenset(version.encode() for version in LEGACY_PROTOCOL_VERSIONS)
 _LATEST: Final = LATEST_PROTOCOL_VERSION.encode()
@@ -99,7 +100,7 @@ def _modern(headers: HeaderMap, message: Message, meta: dict[str, Any]) -> Call:
     if request_meta.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         raise unsupported(request_meta.protocol_version)
     assert message.id is not None and message.params is not None
-    return Call(message.id, message.method, message.params, request_meta)
+    return _new(Call, (message.id, message.method, message.params, request_meta))
 
 
 def _without_version(headers: HeaderMap, message: Message, meta: Any) -> Legacy:
@@ -149,14 +150,17 @@ def parse_meta(meta: Mapping[str, Any]) -> RequestMeta:
         raise InvalidParams("_meta.progressToken must be a string or an integer.")
     if trace is not _ABSENT and not (isinstance(trace, str) and _TRACE_PARENT.match(trace)):
         trace = None  # a malformed trace context is ignored, never refused (W3C Trace Context)
-    return RequestMeta(
-        version,
-        capabilities,
-        None if info is _ABSENT else _implementation(info),
-        None if level is _ABSENT else level,
-        None if token is _ABSENT else token,
-        None if trace is _ABSENT else trace,
-        meta,
+    return _new(
+        RequestMeta,
+        (
+            version,
+            capabilities,
+            None if info is _ABSENT else _implementation(info),
+            None if level is _ABSENT else level,
+            None if token is _ABSENT else token,
+            None if trace is _ABSENT else trace,
+            meta,
+        ),
     )
 
 
@@ -164,7 +168,7 @@ def _implementation(value: Any) -> Implementation:
     if isinstance(value, dict):
         name, version = value.get("name"), value.get("version")
         if isinstance(name, str) and isinstance(version, str):
-            return Implementation(name, version)
+            return _new(Implementation, (name, version))
     raise InvalidParams(
         f'_meta["{CLIENT_INFO_KEY}"] must be an object with the strings "name" and "version".'
     )

@@ -116,7 +116,7 @@ def parse(body: bytes) -> Message:
     if type(value) is dict and value.get("jsonrpc") == "2.0":
         id, method, params = value.get("id"), value.get("method"), value.get("params")
         if type(id) in _ID_TYPES and type(method) is str and type(params) is dict:
-            return Message(id, method, params)
+            return tuple.__new__(Message, (id, method, params))  # in half the time
     return _parse_carefully(value)
 
 
