@@ -15,8 +15,11 @@ from app.auth.authenticator import LOOK_S, Authenticator
 from app.auth.challenge import Challenge
 from app.auth.metadata import metadata_paths, resource_metadata
 from app.auth.revocation import Revocations
+from app.execution.endings import Endings
 from app.execution.executor import Executor
+from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
+from app.execution.watchdog import Watchdog
 from app.http.endpoint import Endpoint
 from app.http.routes import Application
 from app.methods.discover import Discover
@@ -30,6 +33,7 @@ from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.catalog import Catalog
 from app.registry.live import Registry
+from app.registry.tool import Tool
 from app.registry.watcher import changes
 from app.reloading import reloaded_settings
 from app.settings import Settings
@@ -89,18 +93,21 @@ class Service:
             next_edge=lambda: self.registry.catalog.next_edge,
             clock=time.time,
         )
+        encoder = ResultEncoder(messages, max_bytes=settings.execution.max_result_bytes)
+        endings = Endings(encoder, end=self._call_ended)
+        processes = Processes(settings.execution, endings, log_level=settings.logging.level)
         self.registry = Registry(
             settings,
             messages=messages,
             keys=key_ring(settings),
             on_swap=self._swap,
             on_change=self.hub.publish,
+            isolation=processes,
             enforce=enforce,
             log_problems=log_problems,
         )
-        encoder = ResultEncoder(messages, max_bytes=settings.execution.max_result_bytes)
         self.executor = Executor(
-            settings, encoder, begin=self.registry.begin_call, end=self.registry.end_call
+            settings, endings, begin=self.registry.begin_call, processes=processes
         )
         self.router = Router(
             {
@@ -119,6 +126,7 @@ class Service:
         self.endpoint = Endpoint(
             settings, self.router, self.hub, messages, self._authenticator(settings)
         )
+        self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -132,12 +140,15 @@ class Service:
         await self.endpoint.authenticator.start()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
+        self._watchdog = Watchdog(self.settings.tools.directory)
         if self.settings.tools.reload:
             self._watching = asyncio.create_task(self._watch(), name="watch tools")
 
     async def stop(self) -> None:
         """End what runs, in the order in which it depends on each other."""
         self.hub.shut_down()
+        if self._watchdog is not None:
+            self._watchdog.stop()
         self._stop_watching.set()
         if self._watching is not None:
             # A reload under way may wait for something that never comes.
@@ -162,6 +173,9 @@ class Service:
 
     def _renew(self, principal: Principal) -> Principal | None:
         return self.endpoint.authenticator.renewed(principal)
+
+    def _call_ended(self, tool: Tool) -> None:
+        self.registry.end_call(tool)
 
     def _swap(self, settings: Settings) -> None:
         """A snapshot is published: those who call are known by the keys that go with it."""

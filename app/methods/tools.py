@@ -1,12 +1,13 @@
 """``tools/list`` and ``tools/call`` (Tools)."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from app.auth.challenge import Challenge
+from app.execution.endings import log_failure, new_error_id
 from app.execution.execution import Execution, Outcome
-from app.execution.executor import Executor, log_failure, message_of, new_error_id
-from app.execution.results import ResultEncoder
+from app.execution.executor import Executor
+from app.execution.results import ResultEncoder, message_of
 from app.methods.answers import Caller, Reply
 from app.policy.decision import Demand
 from app.principal import Principal
@@ -18,7 +19,8 @@ from app.registry.tool import InvalidArguments, Tool
 from app.registry.views import Offer
 from app.toolkit import ToolError
 
-MAX_NAME = 128
+MAX_NAME: Final = 128
+TIMEOUT_KEY: Final = "mcp-tool-server/timeoutMs"
 
 
 class ListTools:
@@ -96,13 +98,14 @@ class CallTool:
     ) -> Reply | Execution:
         """Start what may be called, or answer what is wrong with its arguments."""
         tool = offer.tool
+        timeout_s = _timeout_s(call, tool)
         self._executor.admit()
         prepared = self._prepare(tool, offer.demand, arguments)
         if isinstance(prepared, Reply):
             return prepared
         effective, keywords = prepared
         mirrored = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
-        execution = self._executor.start(tool, keywords, call, principal)
+        execution = self._executor.start(tool, keywords, call, principal, timeout_s)
         execution.headers = mirrored
         return execution
 
@@ -135,6 +138,20 @@ class CallTool:
             log_failure(tool, error, error_id)
             return Reply(self._encoder.internal_error(error_id), outcome=Outcome.INTERNAL_ERROR)
         return arguments, keywords
+
+
+def _timeout_s(call: Call, tool: Tool) -> float:
+    """The tool's deadline, or an earlier one that the client asks for.
+
+    Raises:
+        InvalidParams: What it asks for is no positive integer.
+    """
+    if TIMEOUT_KEY not in call.meta.raw:
+        return tool.timeout_s
+    asked = call.meta.raw[TIMEOUT_KEY]
+    if type(asked) is not int or asked <= 0:
+        raise InvalidParams(f'_meta["{TIMEOUT_KEY}"] must be a positive integer, in milliseconds.')
+    return tool.timeout_s if asked >= tool.timeout_s * 1000 else asked / 1000
 
 
 def _check_rules(demand: Demand, tool: Tool, arguments: Mapping[str, Any]) -> None:

@@ -13,7 +13,8 @@ from app.protocol.sealed import KeyRing
 from app.registry.aside import in_thread
 from app.registry.assembly import Assembly, assemble, empty_catalog
 from app.registry.garbage import Garbage
-from app.registry.lifespans import TIMEOUT_S, Lifespan
+from app.registry.isolation import Isolation
+from app.registry.lifespans import TIMEOUT_S, Lifespan, settings_of
 from app.registry.loader import Build, LoadedFile, forget_modules, load_folder
 from app.registry.problems import Problem
 from app.registry.tool import Tool
@@ -33,6 +34,7 @@ class Registry:
         on_swap: Called with the settings of a new snapshot in the step that publishes it, so that
             nothing can be served by the one and not by the other.
         on_change: Called in the event loop after a swap; somebody may find another list.
+        isolation: Prepares worker processes for the tools that want them.
         enforce: False serves everybody everything, whatever the rules and the tools demand.
         log_problems: False where somebody looks at ``problems``.
     """
@@ -45,6 +47,7 @@ class Registry:
         keys: KeyRing,
         on_swap: Callable[[Settings], None] = lambda _: None,
         on_change: Callable[[], None] = lambda: None,
+        isolation: Isolation | None = None,
         enforce: bool = True,
         log_problems: bool = True,
     ) -> None:
@@ -53,6 +56,7 @@ class Registry:
         self._keys = keys
         self._on_swap = on_swap
         self._on_change = on_change
+        self._isolation = isolation
         self._enforce = enforce
         self._log_problems = log_problems
         self._files: Mapping[str, LoadedFile] = {}
@@ -115,6 +119,9 @@ class Registry:
         build = await in_thread(load_folder, Path(settings.tools.directory), previous)
         assembly = await in_thread(self._assemble, build, settings)
         failed = await self._enter_lifespans(assembly)
+        if self._isolation is not None:
+            tools = assembly.catalog.tools.values()
+            failed += await self._isolation.prepare(tools, settings)
         if failed:
             build = _without(build, failed, previous)
             assembly = await in_thread(self._assemble, build, settings)
@@ -122,6 +129,8 @@ class Registry:
         self._settings = settings
         self._files = assembly.files
         self.catalog = assembly.catalog  # the swap: one assignment, and one step with the next
+        if self._isolation is not None:
+            self._isolation.publish(self.catalog.tools.values())
         self._on_swap(settings)
         self._report(assembly.problems)
         self._retire(previous)
@@ -151,18 +160,20 @@ class Registry:
     async def _enter_lifespans(self, assembly: Assembly) -> list[Problem]:
         """Enter those of new files, at the same time. Returns what went wrong."""
         entering = {
-            file: Lifespan(file, _settings_of(file, assembly))
+            file: Lifespan(file, settings_of(file, assembly.catalog.tools.values()))
             for file in assembly.files.values()
-            if file.specs and file not in self._lifespans and hasattr(file.module, "lifespan")
+            if file.specs
+            and file not in self._lifespans
+            and hasattr(file.module, "lifespan")
+            and _runs_here(file, assembly)
         }
         outcomes = await asyncio.gather(
             *(lifespan.enter() for lifespan in entering.values()), return_exceptions=True
         )
         for file, lifespan in self._lifespans.items():
-            if file in assembly.files.values() and lifespan.settings != _settings_of(
-                file, assembly
-            ):
-                lifespan.settings = _settings_of(file, assembly)
+            settings = settings_of(file, assembly.catalog.tools.values())
+            if file in assembly.files.values() and lifespan.settings != settings:
+                lifespan.settings = settings
                 log.warning("lifespan_keeps_settings", file=file.path)
         problems = []
         for (file, lifespan), error in zip(entering.items(), outcomes, strict=True):
@@ -211,13 +222,10 @@ class Registry:
         forget_modules([*self._files.values(), *self._retiring.values()])
 
 
-def _settings_of(file: LoadedFile, assembly: Assembly) -> dict[str, Any]:
-    """What configures the connections of a file: the settings of all its tools, in name order."""
-    settings: dict[str, Any] = {}
-    for tool in assembly.catalog.tools.values():
-        if tool.source is file:
-            settings |= tool.settings
-    return settings
+def _runs_here(file: LoadedFile, assembly: Assembly) -> bool:
+    """Whether a tool of the file runs in this process, or none is served."""
+    tools = [tool for tool in assembly.catalog.tools.values() if tool.source is file]
+    return not tools or any(tool.process is None for tool in tools)
 
 
 async def _close_when_idle(idle: asyncio.Event, lifespan: Lifespan | None) -> None:

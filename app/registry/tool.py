@@ -5,7 +5,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import jsonschema_rs
@@ -54,6 +54,13 @@ class ToolDefinitionError(ValueError):
     """A tool that cannot be served; the text says why."""
 
 
+class ProcessLimits(NamedTuple):
+    """What one call may use of a worker process."""
+
+    memory_bytes: int
+    cpu_s: float
+
+
 class InvalidArguments(Exception):
     """Arguments that do not fit. ``reasons`` are sentences for the model."""
 
@@ -69,7 +76,9 @@ class Tool:
     Attributes:
         definition: The ``Tool`` object of the schema, encoded.
         mirrored: Its header plan.
-        is_async: Whether it runs in the event loop.
+        is_async: Whether its function is a coroutine function.
+        process: What a call may use of a worker process; None: it runs in the server's own.
+        runs_in: ``loop``, ``thread`` or ``process``.
         source: What the module loader knows of its file; opaque here.
         annotations: As its author wrote them.
         own: What it demands of callers by itself.
@@ -83,6 +92,8 @@ class Tool:
     output: OutputPlan
     mirrored: tuple[MirroredParameter, ...]
     is_async: bool
+    process: ProcessLimits | None
+    runs_in: str
     timeout_s: float
     settings: Mapping[str, Any]
     structured: bool
@@ -100,6 +111,9 @@ class Tool:
     def prepare(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Validate arguments: those that count, and the function's keyword arguments.
 
+        The latter are left to the worker where there is one: types of the author's are not
+        tried out here.
+
         Raises:
             InvalidArguments: They do not satisfy the input schema or the Python types.
         """
@@ -109,6 +123,8 @@ class Tool:
             arguments = {key: arguments[key] for key in arguments if key in self._known}
         if not self._accepts.is_valid(arguments):
             arguments = self._decoded(arguments)
+        if self.process is not None:
+            return arguments, arguments
         try:
             return arguments, self.input.bind(arguments)
         except ValidationError as error:
@@ -192,6 +208,8 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         check_schema(result.schema, what="outputSchema", root_object=False)
     override = override_for(name, settings.overrides)
     required = arguments.schema.get("required", ())
+    is_async = inspect.iscoroutinefunction(spec.function)
+    process = _process(spec, settings)
     properties: Mapping[str, Any] = arguments.schema.get("properties", {})
     drops_unknown = spec.input_schema is None and not refuse_unknown
     return Tool(
@@ -201,7 +219,9 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         input=arguments,
         output=result,
         mirrored=mirrored,
-        is_async=inspect.iscoroutinefunction(spec.function),
+        is_async=is_async,
+        process=process,
+        runs_in="process" if process is not None else "loop" if is_async else "thread",
         timeout_s=override.timeout_s or spec.timeout_s or settings.execution.timeout_s,
         settings=override.settings,
         structured=spec.structured,
@@ -254,6 +274,25 @@ def _definition(
         check_meta(spec.meta)
         out["_meta"] = dict(spec.meta)
     return out
+
+
+def _process(spec: ToolSpec[..., Any], settings: Settings) -> ProcessLimits | None:
+    if spec.isolation not in (None, "process"):
+        raise ToolDefinitionError(f'isolation is {spec.isolation!r}; it can only be "process"')
+    for option in ("max_memory_bytes", "max_cpu_s"):
+        value = getattr(spec, option)
+        if value is None:
+            continue
+        if spec.isolation is None:
+            raise ToolDefinitionError(f'{option} is kept only with isolation="process"')
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise ToolDefinitionError(f"{option} is {value!r}; it must be a number above 0")
+    if spec.isolation is None:
+        return None
+    return ProcessLimits(
+        int(spec.max_memory_bytes or settings.execution.process_memory_bytes),
+        spec.max_cpu_s or settings.execution.process_cpu_s,
+    )
 
 
 def _own(spec: ToolSpec[..., Any]) -> Own:

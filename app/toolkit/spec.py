@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Final, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from app.toolkit.marks import Icon
 
@@ -35,6 +35,9 @@ class ToolSpec(Generic[P, R]):
     clearance: str | None = None
     approvals: Sequence[str] = ()
     validate: Callable[..., Any] | None = None
+    isolation: Literal["process"] | None = None
+    max_memory_bytes: int | None = None
+    max_cpu_s: float | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -64,6 +67,12 @@ class ToolOptions(TypedDict, total=False):
         approvals: Approvals that a caller needs, all of them, likewise.
         validate: Called with the arguments by name, after the schema and before the function;
             refuses them by raising ``ToolError`` or ``ValueError``. May be ``async``.
+        isolation: ``"process"`` runs each call in a worker process, which is killed at the
+            deadline and can harm no other call.
+        max_memory_bytes: In a process: memory that a call may take beyond what its worker had
+            when it was ready; default: ``[execution] process_memory_bytes``.
+        max_cpu_s: In a process: processor time that a call may use, kept to a second; default:
+            ``[execution] process_cpu_s``.
     """
 
     name: str
@@ -82,6 +91,9 @@ class ToolOptions(TypedDict, total=False):
     clearance: str | None
     approvals: Sequence[str]
     validate: Callable[..., Any] | None
+    isolation: Literal["process"] | None
+    max_memory_bytes: int | None
+    max_cpu_s: float | None
 
 
 @overload
