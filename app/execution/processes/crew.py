@@ -28,6 +28,10 @@ FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0
 """Between attempts to start workers that do not get ready."""
 
+HOPELESS: Final = 2
+"""After so many failed starts in a row calls do not wait for a worker any more."""
+
+NO_WORKER: Final = "The tool's processes cannot be started."
 LEAVE_S: Final = 35.0
 """How long an idle worker may take to leave its lifespans."""
 
@@ -81,7 +85,9 @@ class Crew:
         self._busy: dict[Worker, Waiting] = {}
         self._waiting: deque[Waiting] = deque()
         self._starting: set[asyncio.Task[None]] = set()
-        self._failures = 0
+        self._failures = 0  # since the last call that ended well
+        self._failed_starts = 0  # in a row
+        self._left_out: frozenset[str] = frozenset()
         self._leaving: set[Worker] = set()
         self._retired = False
 
@@ -95,6 +101,7 @@ class Crew:
         """
         worker = self._hire(self)
         problems = await worker.start(self._load)
+        self._left_out = frozenset(problem.path for problem in problems)
         self._is_ready(worker)
         return problems
 
@@ -138,8 +145,8 @@ class Crew:
         """
         if self._idle:
             self._begin(self._idle.pop(), waiting)
-        elif self._failures and not self._busy:
-            raise Unavailable("The tool's processes cannot be started.", retry_after_s=5)
+        elif self._is_hopeless:
+            raise Unavailable(NO_WORKER, retry_after_s=5)
         elif len(self._waiting) >= self._size * QUEUE_PER_PROCESS:
             raise Unavailable("All processes are busy.", retry_after_s=1)
         else:
@@ -209,7 +216,7 @@ class Crew:
         assert limits is not None
         status = worker.status or 0
         if worker.killed_for == "output":
-            text = "The tool printed more than its limit."
+            text = f"The tool printed more than its limit of {worker.max_output:,} bytes."
         elif status >= 0 and status & 0x7F == SIGXCPU:
             worker.killed_for = "cpu"
             text = f"The tool used more than its limit of {limits.cpu_s:g} s of processor time."
@@ -267,9 +274,14 @@ class Crew:
                 await asyncio.sleep(min(pause, LONGEST_PAUSE_S))
             worker = self._hire(self)
             try:
-                await worker.start(self._load)
+                for problem in await worker.start(self._load):
+                    if problem.path not in self._left_out:
+                        raise StartError(problem.message, problem.path)  # noqa: TRY301
             except StartError as error:
+                worker.kill("start")
                 self._failures += 1
+                self._failed_starts += 1
+                self._give_up_waiting()
                 log.error("process_start_failed", file=error.path, problem=str(error))  # noqa: TRY400
                 continue
             except BaseException:
@@ -278,8 +290,22 @@ class Crew:
             self._is_ready(worker)
             return
 
+    @property
+    def _is_hopeless(self) -> bool:
+        return self._failed_starts >= HOPELESS and not self._busy and not self._idle
+
+    def _give_up_waiting(self) -> None:
+        """Better an answer now than at the deadline."""
+        while self._is_hopeless and self._waiting:
+            execution = self._waiting.popleft().execution
+            error = self._endings.encoder.error(NO_WORKER)
+            self._endings.finish(execution, error, Outcome.INTERNAL_ERROR)
+            self._endings.ended(execution.tool)
+
     def _is_ready(self, worker: Worker) -> None:
         if worker.is_dead:  # it was ready and ended in the same moment
             self._failures += 1
+            self._replace()
         else:
+            self._failed_starts = 0
             self._next(worker)

@@ -74,6 +74,7 @@ class Worker(asyncio.Protocol):
         execution: The call that runs, or that was lost with the worker.
         is_dead: Whether it is of no use any more, though its end may not have been confirmed.
         killed_for: Why the server has killed it; empty: it has not.
+        max_output: Bytes that a call may print and log.
         status: How it ended, as of ``os.waitpid``; None until that is known.
     """
 
@@ -90,7 +91,7 @@ class Worker(asyncio.Protocol):
         self._nursery = nursery
         self._owner = owner
         self._reader = FrameReader(max(max_result, MAX_OTHER_BYTES) + 1024)
-        self._max_output = max_output
+        self.max_output = max_output
         self._output = -1
         self._printed = self._lines = 0
         self._transport: asyncio.Transport | None = None
@@ -257,7 +258,7 @@ class Worker(asyncio.Protocol):
     def _count(self, size: int) -> bool:
         """Count what a call prints and logs. False: it is too much."""
         self._printed += size
-        if self._printed > self._max_output:
+        if self._printed > self.max_output:
             self.kill("output")
         return not self.is_dead or self.status is not None
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -125,7 +126,7 @@ class Nursery:
         self._close()
         for number in list(self._living):
             self._living.discard(number)
-            self._ended(number, 0)
+            self._ended(number, signal.SIGKILL)  # they end with their parent
 
     def _close(self) -> None:
         if self._control is not None:

@@ -55,9 +55,10 @@ class _Template:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         self._waker = wake
+        self._selector = selectors.DefaultSelector()
 
     def serve(self) -> None:
-        with selectors.DefaultSelector() as selector:
+        with self._selector as selector:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._wake, selectors.EVENT_READ)
             is_serving = True
@@ -113,7 +114,7 @@ class _Template:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for end in (self._control, self._wake, self._waker):
+            for end in (self._selector, self._control, self._wake, self._waker):
                 end.close()
             confine.end_with_parent()
             worker.main(channel, output)
