@@ -12,6 +12,7 @@ from app.configuration import ConfigurationError, load_settings
 from app.content import BLOCKS
 from app.execution import execution
 from app.execution.execution import Outcome
+from app.execution.processes import confine, handle
 from app.http import disconnect
 from app.protocol import headers, jsonrpc
 from app.protocol.errors import ProtocolError
@@ -19,6 +20,7 @@ from app.registry import explain, loader, schemas
 from app.settings import RESERVED_SECTIONS, Settings
 from tests.docs import reference
 from tests.docs.markdown import DOCS, ROOT, anchors, blocks, links, section, table_rows
+from tests.http.test_processes_hostile import FAULTS
 from tests.support.client import McpClient
 
 OPERATIONS = DOCS / "operations.md"
@@ -125,6 +127,26 @@ def test_every_refusal_is_explained_with_its_status_and_code() -> None:
     assert explained == expected
 
 
+def test_the_table_of_faults_is_the_one_that_is_tested() -> None:
+    rows = {
+        row[0]: row[1:] for row in table_rows(section(OPERATIONS, "### What a harmful tool costs"))
+    }
+
+    before = ""
+    for name, _, _, text, _, logged, _ in FAULTS:
+        seen, log = rows[name]
+        if found := re.match(r"`([^.`]+)", seen):
+            before = found[1]
+            said = text.replace("\\", "").replace(r"(error", "")
+            assert before.strip() in said or name == "a type that demands more", name
+        elif seen == "the same":
+            assert before.strip() in text, name
+        if logged is not None:
+            assert all(f"`{word}`" in log for word in logged if word not in (None, "", "frame")), (
+                name
+            )
+
+
 _LEVELS = {"debug", "info", "warning", "error", "exception"}
 
 
@@ -201,6 +223,8 @@ def test_every_field_and_outcome_of_a_request_is_explained() -> None:
         (int(1 / execution.INTERVAL_S), "then {} a second"),
         (headers.MAX_MIRRORED_BYTES // 1024, "{} KiB | left out"),
         (explain.MAX_ERRORS, "| {} |"),
+        (confine.MAX_STARTS, "| {} | killed"),
+        (handle.MAX_LINES, "{} lines"),
     ],
 )
 def test_limits_that_cannot_be_configured_are_as_written(value: int, shown: str) -> None:
@@ -212,7 +236,10 @@ def test_limits_that_can_be_configured_are_named() -> None:
 
     for name, keys in {
         "server": ["max_body_bytes", "max_header_bytes", "request_timeout_s", "keep_alive_s"],
-        "execution": ["threads", "max_abandoned_threads", "timeout_s", "max_result_bytes"],
+        "execution": [
+            *("threads", "max_abandoned_threads", "timeout_s", "max_result_bytes"),
+            *("processes", "process_memory_bytes", "process_cpu_s", "process_output_bytes"),
+        ],
         "limits": list(Settings().limits.model_dump()),
     }.items():
         for key in keys:

@@ -101,8 +101,9 @@ TOO_LARGE = (
 LATE = r"The tool did not finish within its deadline of 1 s\."
 
 
-@rows(
-    "tool, arguments, text, outcome, logged, most_s",
+# Name of the row in docs/operations.md, tool, arguments, what the caller sees, outcome, what the
+# log says, and how long it may take.
+FAULTS: list[tuple[Any, ...]] = [
     ("spin", "spins", {}, LATE, "timeout", ("process_replaced", "deadline"), 1.1),
     (
         "spin in a coroutine",
@@ -245,7 +246,10 @@ LATE = r"The tool did not finish within its deadline of 1 s\."
         None,
         5,
     ),
-)
+]
+
+
+@rows("tool, arguments, text, outcome, logged, most_s", *FAULTS)
 def test_harm_costs_its_own_call_alone(  # noqa: PLR0917  # columns of the table
     server: ServerProcess,
     tool: str,

@@ -222,8 +222,8 @@ class Worker(asyncio.Protocol):
             case Kind.MESSAGE:
                 execution.log(*loads(frame.payload))
             case Kind.CAUSE:
-                trace = frame.payload.decode()
-                log.warning("tool_error", tool=self._tool, exception=trace)
+                trace = {"exception": frame.payload.decode()}  # where tracebacks stand
+                log.warning("tool_error", tool=self._tool, **trace)
             case kind if kind in ENDINGS:
                 if frame.reason:
                     self.kill(REASONS[frame.reason])
