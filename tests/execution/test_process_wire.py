@@ -143,3 +143,10 @@ def test_messages_below_the_wanted_level_are_not_sent() -> None:
     said.channel.progress(1, None, None)
     assert [data for _, data, _ in said.values()] == ["error", "emergency"]
     said.close()
+
+
+def test_what_needs_the_server_itself_is_refused_clearly() -> None:
+    said = Said()
+    with pytest.raises(AttributeError, match="Run this tool in the event loop or in a thread"):
+        said.channel.ask  # type: ignore[unused-ignore]  # noqa: B018
+    said.close()

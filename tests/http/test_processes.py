@@ -1,7 +1,11 @@
 """Tools in worker processes: what works as elsewhere, and how workers come and go."""
 
+import hashlib
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,7 @@ from tests.http.test_processes_hostile import ISOLATED
 from tests.support.cases import rows
 from tests.support.client import McpClient, meta
 from tests.support.processes import descendants, is_alive, workers
-from tests.support.server import ServerFactory, ServerProcess
+from tests.support.server import ROOT, ServerFactory, ServerProcess, clean_environment
 from tests.support.toolfiles import write
 from tests.support.waiting import eventually
 
@@ -131,6 +135,15 @@ def test_what_is_printed_and_logged_goes_to_the_log(server: ServerProcess) -> No
 def test_the_lifespan_runs_where_its_tools_run(server: ServerProcess) -> None:
     assert server.client.call("here").value == server.pid
     assert server.client.call("sleeps", {"seconds": 0}).value in workers(server)
+
+
+def test_a_known_caller_is_known_in_the_process(server_factory: ServerFactory) -> None:
+    key = "mts_ci_" + "k" * 43
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    keys = [{"id": "ci", "hash": f"sha256:{digest}", "scopes": ["a:read", "b:read"]}]
+    server = server_factory(ISOLATED, {**CONFIG, "auth": {"api_keys": keys, "default": "allow"}})
+    found = server.client.call("seen", headers={"Authorization": f"Bearer {key}"}).value
+    assert (found["subject"], found["scopes"]) == ("ci", ["a:read", "b:read"])
 
 
 # -- too many calls -------------------------------------------------------------
@@ -310,6 +323,42 @@ def test_a_version_that_does_not_start_in_a_process_is_not_published(
     assert problem in found["problem"]
     assert server.client.call("sleeps", {"seconds": 0}).value in workers(server)
     assert server.client.call("other").value == "o"
+
+
+def test_check_reports_what_does_not_start_in_a_process(folder: Path) -> None:
+    write(folder / "polite.py", BROKEN_IN_WORKERS.format("import os; os._exit(7)") + POLITE)
+    write(folder / "other.py", OTHER)
+    done = subprocess.run(
+        [sys.executable, "-m", "app", "check", "--json", "--tools", str(folder)],
+        cwd=ROOT,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["ok"], report["tools"]) == (1, False, 1)
+    (problem,) = [each for each in report["problems"] if each["severity"] == "error"]
+    assert problem["message"] == "its worker process did not start: it ended with exit code 7"
+    assert problem["file"].endswith("polite.py")
+
+
+def test_each_of_several_servers_has_its_own_workers(server_factory: ServerFactory) -> None:
+    keys = {"secrets": {"keys": ["k" * 32]}}
+    server = server_factory(ISOLATED, {**CONFIG, **keys}, args=["--workers", "2"])
+    eventually(lambda: len(server.logs("listening")) == 2, "both servers")
+    below = descendants(server.pid)
+    pids = {log["pid"] for log in server.logs("listening")}
+    assert all(len(descendants(pid)) == 3 for pid in pids)
+    victim = min(pids)
+    own = descendants(victim)
+    os.kill(victim, signal.SIGKILL)
+    eventually(lambda: not any(map(is_alive, own)), "its workers have ended with it", 5.0)
+    eventually(lambda: len(server.logs("listening")) == 3, "another server")
+    below |= descendants(server.pid)
+    server.stop()
+    eventually(lambda: not any(map(is_alive, below)), "every process has ended", 5.0)
 
 
 def test_a_lifespan_that_fails_in_a_process_keeps_the_last_version(

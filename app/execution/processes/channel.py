@@ -5,7 +5,7 @@ import os
 import socket
 import threading
 import time
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from app.execution.execution import BURST, INTERVAL_S, MAX_PENDING, finite_number
 from app.execution.processes.wire import MAX_OTHER_BYTES, Kind, encode
@@ -144,6 +144,13 @@ class WorkerChannel:
             self._logs += 1
             if self._logs <= MAX_PENDING and not self._ended and len(payload) <= MAX_OTHER_BYTES:
                 self._end.send(Kind.MESSAGE, payload)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # What a call offers only in the server's own process: asking back, handles.
+        raise AttributeError(
+            f'{name!r} is not available to a tool with isolation="process": it needs the server '
+            "itself. Run this tool in the event loop or in a thread."
+        )
 
     def end(self) -> None:
         """The call has ended: what a thread of it says later goes nowhere."""
