@@ -6,6 +6,15 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 
+def read_only(value: Any) -> Any:
+    """JSON that nobody can change: it is shared by all requests of one token."""
+    if isinstance(value, dict):
+        return MappingProxyType({key: read_only(each) for key, each in value.items()})
+    if isinstance(value, list):
+        return tuple(read_only(each) for each in value)
+    return value
+
+
 class Grants(NamedTuple):
     """What rules look at: two callers with equal grants see and may call the same tools.
 

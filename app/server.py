@@ -14,8 +14,11 @@ from starlette.applications import Starlette
 from app.auth.authenticator import LOOK_S, Authenticator
 from app.auth.metadata import metadata_paths, resource_metadata
 from app.execution.asking import Desk
+from app.execution.endings import Endings
 from app.execution.executor import Executor
+from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
+from app.execution.watchdog import Watchdog
 from app.http.endpoint import Endpoint
 from app.http.routes import Application
 from app.methods.discover import Discover
@@ -30,6 +33,7 @@ from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.catalog import Catalog
 from app.registry.live import Registry
+from app.registry.tool import Tool
 from app.registry.watcher import changes
 from app.reloading import as_far_as_possible, files_of, is_usable, read_again
 from app.settings import Settings
@@ -92,23 +96,22 @@ class Service:
             clock=time.time,
         )
         keys = key_ring(settings)
+        encoder = ResultEncoder(messages, max_bytes=settings.execution.max_result_bytes)
+        endings = Endings(encoder, end=self._call_ended)
+        processes = Processes(settings.execution, endings, log_level=settings.logging.level)
         self.registry = Registry(
             settings,
             messages=messages,
             keys=keys,
             on_change=self.hub.publish,
+            isolation=processes,
             enforce=enforce,
             log_problems=log_problems,
         )
-        encoder = ResultEncoder(messages, max_bytes=settings.execution.max_result_bytes)
         # Not the store of revocations: what callers may fill must not push those out.
         desk = Desk(keys, MemoryStore(), ask_ttl_s=settings.execution.ask_ttl_s)
         self.executor = Executor(
-            settings,
-            encoder,
-            desk=desk,
-            begin=self.registry.begin_call,
-            end=self.registry.end_call,
+            settings, endings, desk=desk, begin=self.registry.begin_call, processes=processes
         )
         # Without reload the hours of rules still change what a caller finds.
         tools_change = settings.tools.reload or any(
@@ -137,6 +140,7 @@ class Service:
             }
         )
         self.endpoint = Endpoint(settings, self.router, self.hub, messages, Authenticator(settings))
+        self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -150,12 +154,15 @@ class Service:
         await self.endpoint.authenticator.start()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
+        self._watchdog = Watchdog(self.settings.tools.directory)
         if self.settings.tools.reload:
             self._watching = asyncio.create_task(self._watch(), name="watch tools")
 
     async def stop(self) -> None:
         """End what runs, in the order in which it depends on each other."""
         self.hub.shut_down()
+        if self._watchdog is not None:
+            self._watchdog.stop()
         self._stop_watching.set()
         if self._watching is not None:
             # A reload under way may wait for something that never comes.
@@ -186,6 +193,9 @@ class Service:
 
     def _renew(self, principal: Principal) -> Principal | None:
         return self.endpoint.authenticator.renewed(principal)
+
+    def _call_ended(self, tool: Tool) -> None:
+        self.registry.end_call(tool)
 
     async def _watch(self) -> None:
         folder = Path(self.settings.tools.directory).resolve()  # noqa: ASYNC240  # once
@@ -245,7 +255,8 @@ class Service:
                 )
 
         try:
-            await self.registry.apply(settings, swap)
+            if await self.registry.apply(settings, swap):
+                self._must_load.set()
         except Exception:  # the last good snapshot goes on, with its keys
             log.exception("reload_failed")
         if self.endpoint.authenticator is after:

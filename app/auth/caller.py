@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from app.auth.problems import Refused
-from app.principal import Principal
+from app.principal import Principal, read_only
 
 MAX_DEPTH: Final = 64
 """Of claims; no issuer nests them by more than a handful."""
@@ -63,15 +63,6 @@ def measured(claims: Mapping[str, Any]) -> int:
     if size > MAX_CLAIMS:
         raise Refused("The token's claims are too large.")
     return size
-
-
-def read_only(value: Any) -> Any:
-    """JSON that nobody can change: it is shared by all requests of one token."""
-    if isinstance(value, dict):
-        return MappingProxyType({key: read_only(each) for key, each in value.items()})
-    if isinstance(value, list):
-        return tuple(read_only(each) for each in value)
-    return value
 
 
 def read_only_claims(claims: Mapping[str, Any]) -> Mapping[str, Any]:

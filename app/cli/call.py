@@ -49,6 +49,7 @@ def call(
         fail("--args must be a JSON object such as '{\"a\": 1}'", Exit.USAGE)
     flags = tool_flags(tools)
     flags.setdefault("tools", {})["reload"] = False
+    flags["execution"] = {"processes": 1}
     settings = load_or_exit(config, flags)
     configure_logging("error", "auto")
     result = asyncio.run(_run(settings, name, arguments))

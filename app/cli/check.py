@@ -1,5 +1,6 @@
 """``check`` and ``tools``: what would be served, and what is wrong."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -20,6 +21,7 @@ from app.cli.options import (
     tool_flags,
 )
 from app.configuration import ConfigurationError, load_settings
+from app.execution.processes.trial import problems_of_start
 from app.observability.logs import configure_logging
 from app.registry.assembly import Assembly
 from app.registry.once import load_once
@@ -48,7 +50,10 @@ def check(
     else:
         if settings.tools.directory.is_dir():
             assembly = load_tools(settings)
-            served = len(assembly.catalog.tools)
+            found = assembly.catalog.tools.values()
+            failed = asyncio.run(problems_of_start(found, settings))
+            lost = {problem.path for problem in failed}
+            served = sum(tool.source.path not in lost for tool in found)
             findings += [
                 _finding(
                     problem.severity,
@@ -57,7 +62,7 @@ def check(
                     line=problem.line,
                     tool=problem.tool,
                 )
-                for problem in assembly.problems
+                for problem in (*assembly.problems, *failed)
             ]
         else:
             missing = f"the tools folder {settings.tools.directory} does not exist"
@@ -96,7 +101,7 @@ def tools(
         ]
         table.add_row(
             f"[bold]{tool.name}[/bold]",
-            "loop" if tool.is_async else "thread",
+            tool.runs_in,
             f"{tool.timeout_s:g} s",
             ", ".join(arguments),
             escape(_shown_path(settings, tool.source.path)),

@@ -43,11 +43,12 @@ class Execution:
     """One call of one tool. Every method but ``progress`` and ``log`` belongs to the event loop.
 
     Args:
-        deadline: Instant of ``loop.time()``.
+        timeout_s: Time until the deadline.
         leave: Stops the work when nobody waits for it any more.
         desk: For a tool that asks; None: it cannot.
 
     Attributes:
+        deadline: Instant of ``loop.time()``.
         wake_at: When whoever waits wants to be woken at the latest.
         result: The encoded result object once it ended, else None.
         is_started: Whether the code of an asynchronous tool has begun to run.
@@ -83,6 +84,7 @@ class Execution:
         "is_started",
         "outcome",
         "result",
+        "timeout_s",
         "tool",
         "wake_at",
         "work",
@@ -95,7 +97,7 @@ class Execution:
         *,
         loop: asyncio.AbstractEventLoop,
         thread: int,
-        deadline: float,
+        timeout_s: float,
         leave: Callable[["Execution"], None],
         desk: Desk | None = None,
         principal: Principal = ANONYMOUS,
@@ -106,7 +108,8 @@ class Execution:
         self._call = call
         self._principal = principal
         self.work: Any = None
-        self.deadline = deadline
+        self.timeout_s = timeout_s
+        self.deadline = loop.time() + timeout_s
         self._loop = loop
         self._thread = thread
         self._leave = leave
@@ -197,8 +200,8 @@ class Execution:
         return max(0.0, self.deadline - self._loop.time())
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        done = _number("done", done)
-        total = None if total is None else _number("total", total)
+        done = finite_number("done", done)
+        total = None if total is None else finite_number("total", total)
         if message is not None and not isinstance(message, str):
             raise TypeError("message must be text")
         if self._token is None:
@@ -297,7 +300,12 @@ class Execution:
             self.wake()
 
 
-def _number(name: str, value: float) -> float:
+def finite_number(name: str, value: float) -> float:
+    """A number that JSON can hold.
+
+    Raises:
+        TypeError, ValueError: It is none.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number")
     try:

@@ -219,3 +219,11 @@ def _encode(plain: Any) -> bytes:
         raise BadResult(str(error), public=f"The tool returned {error}.") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise BadResult(f"the result has no JSON form: {error}") from None
+
+
+def message_of(error: BaseException) -> str:
+    """An exception's text; empty if that fails too."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  # __str__ is the author's code
+        return ""

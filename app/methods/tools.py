@@ -1,13 +1,14 @@
 """``tools/list`` and ``tools/call`` (Tools)."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Final
 
 from app.auth.challenge import Challenge
 from app.execution.asking import Asking, Desk
+from app.execution.endings import log_failure, new_error_id
 from app.execution.execution import Execution, Outcome
-from app.execution.executor import Executor, log_failure, message_of, new_error_id
-from app.execution.results import ResultEncoder
+from app.execution.executor import Executor
+from app.execution.results import ResultEncoder, message_of
 from app.methods.answers import Reply, Sender
 from app.policy.decision import Demand
 from app.policy.limits import Limiter
@@ -26,7 +27,8 @@ from app.registry.tool import InvalidArguments, Tool
 from app.registry.views import Offer
 from app.toolkit import ToolError
 
-MAX_NAME = 128
+MAX_NAME: Final = 128
+TIMEOUT_KEY: Final = "mcp-tool-server/timeoutMs"
 
 
 class ListTools:
@@ -146,6 +148,7 @@ class CallTool:
         if demand.networks and demand.refuses_address(sender.address):
             message = "This tool may not be called from your network address."
             raise self._challenge().forbidden(message)
+        _timeout_s(call, tool)  # here, where what is refused costs no call
         if tool.asks:
             _check_capabilities(tool, call)
         if sender.headers is not None and tool.mirrored:
@@ -245,12 +248,15 @@ class CallTool:
     ) -> Reply | Execution:
         """Start what was admitted, or answer what is wrong with its arguments."""
         tool = offer.tool
+        timeout_s = _timeout_s(call, tool)
         prepared = self._prepare(tool, offer.demand, arguments)
         if isinstance(prepared, Reply):
             return prepared
         effective, keywords = prepared
         mirrored = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
-        execution = self._executor.start(tool, keywords, call, principal, asking)
+        execution = self._executor.start(
+            tool, keywords, call, principal, timeout_s=timeout_s, asking=asking
+        )
         execution.headers = mirrored
         return execution
 
@@ -285,6 +291,20 @@ class CallTool:
         return arguments, keywords
 
 
+def _timeout_s(call: Call, tool: Tool) -> float:
+    """The tool's deadline, or an earlier one that the client asks for.
+
+    Raises:
+        InvalidParams: What it asks for is no positive integer.
+    """
+    if TIMEOUT_KEY not in call.meta.raw:
+        return tool.timeout_s
+    asked = call.meta.raw[TIMEOUT_KEY]
+    if type(asked) is not int or asked <= 0:
+        raise InvalidParams(f'_meta["{TIMEOUT_KEY}"] must be a positive integer, in milliseconds.')
+    return tool.timeout_s if asked >= tool.timeout_s * 1000 else asked / 1000
+
+
 def _check_capabilities(tool: Tool, call: Call) -> None:
     missing = missing_capabilities(call.meta.client_capabilities, tool.asks)
     if missing:
@@ -294,7 +314,7 @@ def _check_capabilities(tool: Tool, call: Call) -> None:
         )
 
 
-def _check_rules(demand: Demand, tool: Tool, keywords: Mapping[str, Any]) -> None:
+def _check_rules(demand: Demand, tool: Tool, keywords: dict[str, Any]) -> None:
     problems = demand.argument_problems(tool.effective(keywords))
     if problems:
         raise InvalidArguments(problems)

@@ -2,12 +2,13 @@
 
 import asyncio
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import structlog
 
 from app.registry.loader import LoadedFile
+from app.registry.tool import Tool
 
 TIMEOUT_S: Final = 30.0
 """How long a module may take to get ready, and to close."""
@@ -17,6 +18,15 @@ log = structlog.get_logger()
 
 class LifespanError(Exception):
     """A module that did not get ready; the text says why."""
+
+
+def settings_of(file: LoadedFile, tools: Iterable[Tool]) -> dict[str, Any]:
+    """What configures the connections of a file: the settings of all its tools, in name order."""
+    settings: dict[str, Any] = {}
+    for tool in tools:
+        if tool.source is file:
+            settings |= tool.settings
+    return settings
 
 
 class Lifespan:

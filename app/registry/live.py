@@ -1,7 +1,7 @@
 """The registry of a running server: the current snapshot and how it is replaced."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,8 @@ from app.protocol.sealed import KeyRing
 from app.registry.aside import in_thread
 from app.registry.assembly import Assembly, assemble, empty_catalog
 from app.registry.garbage import Garbage
-from app.registry.lifespans import TIMEOUT_S, Lifespan
+from app.registry.isolation import Isolation
+from app.registry.lifespans import TIMEOUT_S, Lifespan, settings_of
 from app.registry.loader import Build, LoadedFile, forget_modules, load_folder
 from app.registry.problems import Problem
 from app.registry.tool import Tool
@@ -31,6 +32,7 @@ class Registry:
     Args:
         settings: Its ``tools``, ``execution`` and ``overrides`` sections are used.
         on_change: Called in the event loop after a swap; somebody may find another list.
+        isolation: Prepares worker processes for the tools that want them.
         enforce: False serves everybody everything, whatever the rules and the tools demand.
         log_problems: False where somebody looks at ``problems``.
     """
@@ -42,6 +44,7 @@ class Registry:
         messages: ServerMessages,
         keys: KeyRing,
         on_change: Callable[[], None] = lambda: None,
+        isolation: Isolation | None = None,
         enforce: bool = True,
         log_problems: bool = True,
     ) -> None:
@@ -49,6 +52,7 @@ class Registry:
         self._messages = messages
         self._keys = keys
         self._on_change = on_change
+        self._isolation = isolation
         self._enforce = enforce
         self._log_problems = log_problems
         self._files: Mapping[str, LoadedFile] = {}
@@ -81,21 +85,26 @@ class Registry:
         """Load what changed and publish it."""
         await self._load(announce=True)
 
-    async def apply(self, settings: Settings, on_swap: Callable[[], None]) -> None:
+    async def apply(self, settings: Settings, on_swap: Callable[[], None]) -> bool:
         """Publish new settings over the files as they are loaded now.
 
         It waits for no file: whoever takes a right away must not wait for an import that hangs.
+        Nor for worker processes, which go on with the settings that they have.
 
         Args:
             on_swap: Called in the step that publishes, so that nothing can be served by the
                 settings of one and not of the other.
+
+        Returns:
+            Whether worker processes need a ``reload`` to have the settings too.
         """
         async with self._publishing:
             assembly = await in_thread(self._assemble, Build(self._files, self._broken), settings)
             self._settings = settings
-            self._publish(assembly, announce=True)
+            is_as_prepared = self._publish(assembly, announce=True, prepared=False)
             on_swap()
         self._on_change()
+        return not is_as_prepared
 
     async def stop(self) -> None:
         """Close what the modules opened, after their last calls ended or were given up."""
@@ -119,28 +128,48 @@ class Registry:
     async def _load(self, *, announce: bool) -> None:
         async with self._reloading:
             build = await in_thread(load_folder, Path(self._settings.tools.directory), self._files)
-            assembly = await in_thread(self._assemble, build, self._settings)
-            failed = await self._enter_lifespans(assembly)
-            async with self._publishing:
+            is_published = False
+            while not is_published:
+                settings = self._settings
+                assembly = await in_thread(self._assemble, build, settings)
+                failed = await self._enter_lifespans(assembly)
+                if self._isolation is not None:
+                    tools = assembly.catalog.tools.values()
+                    failed += await self._isolation.prepare(tools, settings)
                 if failed:
                     build = _without(build, failed, self._files)
-                # Once more, as the settings may be others by now; what was compiled is kept.
-                assembly = await in_thread(self._assemble, build, self._settings)
-                self._broken = build.problems
-                self._publish(assembly, announce=announce)
+                async with self._publishing:
+                    if self._settings is not settings:
+                        continue  # applied meanwhile; workers must have them too
+                    # Once more if something failed; what was compiled is kept.
+                    if failed:
+                        assembly = await in_thread(self._assemble, build, settings)
+                    self._broken = build.problems
+                    self._publish(assembly, announce=announce, prepared=True)
+                    is_published = True
         if announce:
             self._on_change()
 
-    def _publish(self, assembly: Assembly, *, announce: bool) -> None:
+    def _publish(self, assembly: Assembly, *, announce: bool, prepared: bool) -> bool:
+        """Swap. Returns whether worker processes have all tools exactly as they are now.
+
+        Args:
+            prepared: Whether workers were prepared for this.
+        """
         previous = self._files
         visible = assembly.catalog.fingerprint != self.catalog.fingerprint
         self._files = assembly.files
-        self.catalog = assembly.catalog  # the swap: one assignment
+        self.catalog = assembly.catalog  # the swap: one assignment, and one step with the next
+        if self._isolation is None:
+            is_as_prepared = True
+        else:
+            tools = self.catalog.tools.values()
+            is_as_prepared = self._isolation.publish(tools, prepared=prepared)
         self._report(assembly.problems)
         self._note_kept_settings(assembly)
-        self._retire(previous)
+        self._retire([*previous.values(), *(self._lifespans if prepared else ())])
         if not announce:
-            return
+            return is_as_prepared
         if visible:
             log.info(
                 "tools_changed",
@@ -149,6 +178,7 @@ class Registry:
             )
         elif assembly.files != previous:
             log.info("tools_reloaded", tools=len(self.catalog.tools))
+        return is_as_prepared
 
     def _assemble(self, build: Build, settings: Settings) -> Assembly:
         return assemble(
@@ -164,9 +194,12 @@ class Registry:
     async def _enter_lifespans(self, assembly: Assembly) -> list[Problem]:
         """Enter those of new files, at the same time. Returns what went wrong."""
         entering = {
-            file: Lifespan(file, _settings_of(file, assembly))
+            file: Lifespan(file, settings_of(file, assembly.catalog.tools.values()))
             for file in assembly.files.values()
-            if file.specs and file not in self._lifespans and hasattr(file.module, "lifespan")
+            if file.specs
+            and file not in self._lifespans
+            and hasattr(file.module, "lifespan")
+            and any(spec.isolation is None for spec, _ in file.specs)
         }
         outcomes = await asyncio.gather(
             *(lifespan.enter() for lifespan in entering.values()), return_exceptions=True
@@ -183,10 +216,9 @@ class Registry:
 
     def _note_kept_settings(self, assembly: Assembly) -> None:
         for file, lifespan in self._lifespans.items():
-            if file in assembly.files.values() and lifespan.settings != _settings_of(
-                file, assembly
-            ):
-                lifespan.settings = _settings_of(file, assembly)
+            settings = settings_of(file, assembly.catalog.tools.values())
+            if file in assembly.files.values() and lifespan.settings != settings:
+                lifespan.settings = settings
                 log.warning("lifespan_keeps_settings", file=file.path)
 
     def _report(self, problems: Sequence[Problem]) -> None:
@@ -202,12 +234,16 @@ class Registry:
                 )
         self.problems = tuple(problems)
 
-    def _retire(self, previous: Mapping[str, LoadedFile]) -> None:
-        """Let go of versions that the new snapshot does not use, each after its last call."""
-        current = set(self._files.values())
-        for file in previous.values():
-            lifespan = self._lifespans.pop(file, None) if file not in current else None
-            if file not in current and (file.calls or lifespan is not None):
+    def _retire(self, others: Iterable[LoadedFile]) -> None:
+        """Let go of versions that the new snapshot does not use, each after its last call.
+
+        Args:
+            others: Those of the snapshot before, and any that got ready in vain.
+        """
+        replaced = set(others) - set(self._files.values())
+        for file in replaced:
+            lifespan = self._lifespans.pop(file, None)
+            if file.calls or lifespan is not None:
                 file.idle = asyncio.Event()
                 if not file.calls:
                     file.idle.set()
@@ -215,7 +251,7 @@ class Registry:
                 self._retiring[task] = file
                 task.add_done_callback(self._retired)
         self._forget_modules()
-        self._garbage.replaced(len(set(previous.values()) - current))
+        self._garbage.replaced(len(replaced))
 
     def _retired(self, task: asyncio.Task[None]) -> None:
         del self._retiring[task]
@@ -224,15 +260,6 @@ class Registry:
 
     def _forget_modules(self) -> None:
         forget_modules([*self._files.values(), *self._retiring.values()])
-
-
-def _settings_of(file: LoadedFile, assembly: Assembly) -> dict[str, Any]:
-    """What configures the connections of a file: the settings of all its tools, in name order."""
-    settings: dict[str, Any] = {}
-    for tool in assembly.catalog.tools.values():
-        if tool.source is file:
-            settings |= tool.settings
-    return settings
 
 
 async def _close_when_idle(idle: asyncio.Event, lifespan: Lifespan | None) -> None:

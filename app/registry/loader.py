@@ -17,10 +17,10 @@ import itertools
 import sys
 import traceback
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from app.registry.problems import Problem
 from app.toolkit import DECLARED, ToolSpec
@@ -56,6 +56,7 @@ class LoadedFile:
     Attributes:
         key: Digest over the file and all that it imports; equal keys mean equal code.
         specs: Its tools with the lines of their functions.
+        sources: What it was loaded among: enough to load the same version again elsewhere.
         compiled: Tools by a key of everything that they were compiled from (see assembly).
         lifespan_value: What its ``lifespan()`` yielded.
         calls: Calls that run its code right now.
@@ -66,6 +67,7 @@ class LoadedFile:
     key: str
     module: types.ModuleType
     specs: Sequence[tuple[ToolSpec[..., Any], int]]
+    sources: Mapping[str, Source]
     compiled: dict[Any, Any] = field(default_factory=dict)
     lifespan_value: Any = None
     calls: int = 0
@@ -107,19 +109,51 @@ def load_folder(folder: Path, previous: Mapping[str, LoadedFile]) -> Build:
             package.adopt(path, old.module)
     with package:
         for path in sorted(sources.keys() - files.keys()):
-            try:
-                module = importlib.import_module(package.module_name(path))
-                specs = _specs(module) if sources[path].is_tool_file else ()
-                if specs:
-                    _check_lifespan(module)
-            except BaseException as error:  # noqa: BLE001  # a file may raise SystemExit too
-                problems.append(_load_problem(folder, sources[path], error))
-                if path in previous:
-                    files[path] = previous[path]
-            else:
-                files[path] = LoadedFile(path, keys[path], module, specs)
+            loaded = _load(path, keys[path], package, problems)
+            if loaded is not None:
+                files[path] = loaded
+            elif path in previous:
+                files[path] = previous[path]
     files.update({path: previous[path] for path in unreadable & previous.keys()})
     return Build(files, problems)
+
+
+def load_again(
+    folder: Path,
+    texts: Mapping[str, bytes],
+    paths: Iterable[str],
+    announce: Callable[[str], None],
+) -> Build:
+    """Load files of a build that another process has read, whatever the folder holds by now.
+
+    Args:
+        texts: All files of the build by path.
+        paths: Those to load.
+        announce: Told which file comes next.
+    """
+    sources = {path: Source(path, text, "", frozenset()) for path, text in texts.items()}
+    problems: list[Problem] = []
+    files = {}
+    with _Package(folder, sources) as package:
+        for path in paths:
+            announce(path)
+            loaded = _load(path, "", package, problems)
+            if loaded is not None:
+                files[path] = loaded
+    return Build(files, problems)
+
+
+def _load(path: str, key: str, package: "_Package", problems: list[Problem]) -> LoadedFile | None:
+    source = package.sources[path]
+    try:
+        module = importlib.import_module(package.module_name(path))
+        specs = _specs(module) if source.is_tool_file else ()
+        if specs:
+            _check_lifespan(module)
+    except BaseException as error:  # noqa: BLE001  # a file may raise SystemExit too
+        problems.append(_load_problem(package.folder, source, error))
+        return None
+    return LoadedFile(path, key, module, specs, package.sources)
 
 
 def _read(folder: Path, problems: list[Problem]) -> Iterator[Source]:
@@ -183,8 +217,8 @@ class _Package(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """The import machinery of one build: a package that exists only for it."""
 
     def __init__(self, folder: Path, sources: Mapping[str, Source]) -> None:
-        self._folder = folder
-        self._sources = sources
+        self.folder = folder
+        self.sources = sources
         self._root = f"mcp_tools_{next(_builds)}"
 
     def module_name(self, path: str) -> str:
@@ -195,8 +229,9 @@ class _Package(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Let this build import a module of an earlier one under the name it has here."""
         sys.modules[self.module_name(path)] = module
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         sys.meta_path.insert(0, self)
+        return self
 
     def __exit__(self, *_: object) -> None:
         # The modules stay in sys.modules: pydantic, dataclasses and late imports inside
@@ -217,13 +252,13 @@ class _Package(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             (f"{base}/__init__.py" if base else "__init__.py", True),
             (f"{base}.py", False),
         ):
-            if file in self._sources:
+            if file in self.sources:
                 spec = importlib.machinery.ModuleSpec(
-                    name, self, origin=str(self._folder / file), is_package=is_package
+                    name, self, origin=str(self.folder / file), is_package=is_package
                 )
                 spec.has_location = True
                 return spec
-        if not base or any(other.startswith(f"{base}/") for other in self._sources):
+        if not base or any(other.startswith(f"{base}/") for other in self.sources):
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
@@ -232,8 +267,8 @@ class _Package(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         assert spec is not None
         if spec.origin is None:  # a plain folder
             return
-        path = Path(spec.origin).relative_to(self._folder).as_posix()
-        code = compile(self._sources[path].text, spec.origin, "exec", dont_inherit=True)
+        path = Path(spec.origin).relative_to(self.folder).as_posix()
+        code = compile(self.sources[path].text, spec.origin, "exec", dont_inherit=True)
         exec(code, module.__dict__)  # noqa: S102  # executing the operator's files is the job
 
 

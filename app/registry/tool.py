@@ -5,7 +5,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import jsonschema_rs
@@ -58,6 +58,13 @@ class ToolDefinitionError(ValueError):
     """A tool that cannot be served; the text says why."""
 
 
+class ProcessLimits(NamedTuple):
+    """What one call may use of a worker process."""
+
+    memory_bytes: int
+    cpu_s: float
+
+
 class InvalidArguments(Exception):
     """Arguments that do not fit. ``reasons`` are sentences for the model."""
 
@@ -73,9 +80,11 @@ class Tool:
     Attributes:
         definition: The ``Tool`` object of the schema, encoded.
         mirrored: Its header plan.
-        is_async: Whether it runs in the event loop.
         rate_limit: How many calls in a while, besides what the settings say for many tools.
         max_concurrent: How many calls of it may run at once; None: as many as of all tools.
+        is_async: Whether its function is a coroutine function.
+        process: What a call may use of a worker process; None: it runs in the server's own.
+        runs_in: ``loop``, ``thread`` or ``process``.
         source: What the module loader knows of its file; opaque here.
         annotations: As its author wrote them.
         own: What it demands of callers by itself.
@@ -91,6 +100,8 @@ class Tool:
     output: OutputPlan
     mirrored: tuple[MirroredParameter, ...]
     is_async: bool
+    process: ProcessLimits | None
+    runs_in: str
     timeout_s: float
     rate_limit: RateLimit | None
     max_concurrent: int | None
@@ -112,6 +123,9 @@ class Tool:
     def prepare(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Validate arguments: those that count, and the function's keyword arguments.
 
+        The latter are left to the worker where there is one: types of the author's are not
+        tried out here.
+
         Raises:
             InvalidArguments: They do not satisfy the input schema or the Python types.
         """
@@ -121,23 +135,35 @@ class Tool:
             arguments = {key: arguments[key] for key in arguments if key in self._known}
         if not self._accepts.is_valid(arguments):
             arguments = self._decoded(arguments)
-        try:
-            return arguments, self.input.bind(arguments)
-        except ValidationError as error:
-            raise InvalidArguments(explain_binding(error)) from None
+        if self.process is not None:
+            return arguments, arguments
+        return arguments, self._bind(arguments)
 
-    def effective(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    def effective(self, keywords: dict[str, Any]) -> dict[str, Any]:
         """The arguments as the function gets them, by the names that clients know, in JSON.
 
+        Args:
+            keywords: What ``prepare`` has returned.
+
         Raises:
-            InvalidArguments: One has no JSON form, so that no rule can look at it.
+            InvalidArguments: One has no JSON form, so that no rule can look at it; or, of a tool
+                in a process, they do not satisfy the Python types.
         """
         plan = self.input
+        if self.process is not None:
+            # A rule looks at what the worker will make of them.
+            keywords = self._bind(keywords)
         try:
             return effective_arguments(keywords, plan.names, plan.defaults)
         except NoJsonForm as error:
             reason = f"{error.name}: has no JSON form, so the rules cannot look at it"
             raise InvalidArguments([reason]) from None
+
+    def _bind(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self.input.bind(arguments)
+        except ValidationError as error:
+            raise InvalidArguments(explain_binding(error)) from None
 
     def conforms(self, value: Any) -> bool:
         """Whether plain JSON data satisfies the output schema, where there is one."""
@@ -217,6 +243,8 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         check_schema(result.schema, what="outputSchema", root_object=False)
     override = override_for(name, settings.overrides)
     required = arguments.schema.get("required", ())
+    is_async = inspect.iscoroutinefunction(spec.function)
+    process = _process(spec, settings)
     properties: Mapping[str, Any] = arguments.schema.get("properties", {})
     drops_unknown = spec.input_schema is None and not refuse_unknown
     return Tool(
@@ -226,7 +254,9 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         input=arguments,
         output=result,
         mirrored=mirrored,
-        is_async=inspect.iscoroutinefunction(spec.function),
+        is_async=is_async,
+        process=process,
+        runs_in="process" if process is not None else "loop" if is_async else "thread",
         timeout_s=override.timeout_s or spec.timeout_s or settings.execution.timeout_s,
         rate_limit=override.rate_limit or _rate_limit(spec),
         max_concurrent=override.max_concurrent or _max_concurrent(spec),
@@ -281,6 +311,25 @@ def _definition(
     return out
 
 
+def _process(spec: ToolSpec[..., Any], settings: Settings) -> ProcessLimits | None:
+    if spec.isolation not in (None, "process"):
+        raise ToolDefinitionError(f'isolation is {spec.isolation!r}; it can only be "process"')
+    for option in ("max_memory_bytes", "max_cpu_s"):
+        value = getattr(spec, option)
+        if value is None:
+            continue
+        if spec.isolation is None:
+            raise ToolDefinitionError(f'{option} is kept only with isolation="process"')
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise ToolDefinitionError(f"{option} is {value!r}; it must be a number above 0")
+    if spec.isolation is None:
+        return None
+    return ProcessLimits(
+        int(spec.max_memory_bytes or settings.execution.process_memory_bytes),
+        spec.max_cpu_s or settings.execution.process_cpu_s,
+    )
+
+
 def _own(spec: ToolSpec[..., Any]) -> Own:
     for option in ("scopes", "roles", "approvals"):
         names = getattr(spec, option)
@@ -328,6 +377,10 @@ def _asks(spec: ToolSpec[..., Any], arguments: InputPlan) -> tuple[str, ...]:
             names.append("elicitation")
     if spec.single_use and not names:
         raise ToolDefinitionError("single_use is for tools that ask; say what in asks")
+    if names and spec.isolation is not None:
+        raise ToolDefinitionError(
+            'it asks the client, which a tool with isolation="process" cannot; leave one out'
+        )
     if names and not inspect.iscoroutinefunction(spec.function):
         raise ToolDefinitionError("it asks the client, which only an async tool can: `async def`")
     if names and arguments.context_parameter is None:

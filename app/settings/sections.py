@@ -64,6 +64,36 @@ class ExecutionSettings(Section):
         Seconds,
         Field(description="How long a client may take to come back with what a tool asked for."),
     ] = 600.0
+    processes: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=1000,
+            description='Worker processes, if a tool has `isolation="process"`; calls that run '
+            "there at once.",
+        ),
+    ] = 4
+    process_memory_bytes: Annotated[
+        int,
+        Field(
+            ge=16 * 1024 * 1024,
+            le=1 << 44,
+            description="Memory that a call may take in its process, beyond what the process had "
+            "when it was ready.",
+        ),
+    ] = 512 * 1024 * 1024
+    process_cpu_s: Annotated[
+        DeadlineSeconds,
+        Field(description="Processor time of a call in its process, kept to a second."),
+    ] = 30.0
+    process_output_bytes: Annotated[
+        int,
+        Field(
+            ge=1024,
+            le=1 << 30,
+            description="What a call in a process may print and log; it goes to the log.",
+        ),
+    ] = 1024 * 1024
 
 
 class StateSettings(Section):

@@ -65,6 +65,9 @@ class ToolSpec(Generic[P, R]):
     validate: Callable[..., Any] | None = None
     asks: Sequence[str | type[BaseModel]] = ()
     single_use: bool = False
+    isolation: Literal["process"] | None = None
+    max_memory_bytes: int | None = None
+    max_cpu_s: float | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -102,6 +105,12 @@ class ToolOptions(TypedDict, total=False):
             is loaded.
         single_use: True: answers to the tool's questions count once, so a client cannot go back
             and continue a second time from the same question.
+        isolation: ``"process"`` runs each call in a worker process, which is killed at the
+            deadline and can harm no other call.
+        max_memory_bytes: In a process: memory that a call may take beyond what its worker had
+            when it was ready; default: ``[execution] process_memory_bytes``.
+        max_cpu_s: In a process: processor time that a call may use, kept to a second; default:
+            ``[execution] process_cpu_s``.
     """
 
     name: str
@@ -124,6 +133,9 @@ class ToolOptions(TypedDict, total=False):
     validate: Callable[..., Any] | None
     asks: Sequence[str | type[BaseModel]]
     single_use: bool
+    isolation: Literal["process"] | None
+    max_memory_bytes: int | None
+    max_cpu_s: float | None
 
 
 @overload

@@ -12,6 +12,7 @@ from app.configuration import ConfigurationError, load_settings
 from app.content import BLOCKS
 from app.execution import asking, execution
 from app.execution.execution import Outcome
+from app.execution.processes import confine, handle
 from app.http import disconnect
 from app.http.record import _OUTCOMES
 from app.protocol import headers, jsonrpc
@@ -22,6 +23,7 @@ from app.state import memory
 from app.toolkit import handles
 from tests.docs import reference
 from tests.docs.markdown import DOCS, ROOT, anchors, blocks, links, section, table_rows
+from tests.http.test_processes_hostile import FAULTS
 from tests.support.client import McpClient
 
 OPERATIONS = DOCS / "operations.md"
@@ -128,6 +130,26 @@ def test_every_refusal_is_explained_with_its_status_and_code() -> None:
     assert explained == expected
 
 
+def test_the_table_of_faults_is_the_one_that_is_tested() -> None:
+    rows = {
+        row[0]: row[1:] for row in table_rows(section(OPERATIONS, "### What a harmful tool costs"))
+    }
+
+    before = ""
+    for name, _, _, text, _, logged, _ in FAULTS:
+        seen, log = rows[name]
+        if found := re.match(r"`([^.`]+)", seen):
+            before = found[1]
+            said = text.replace("\\", "").replace(r"(error", "")
+            assert before.strip() in said or name == "a type that demands more", name
+        elif seen == "the same":
+            assert before.strip() in text, name
+        if logged is not None:
+            assert all(f"`{word}`" in log for word in logged if word not in (None, "", "frame")), (
+                name
+            )
+
+
 _LEVELS = {"debug", "info", "warning", "error", "exception"}
 
 
@@ -209,6 +231,8 @@ def test_every_field_and_outcome_of_a_request_is_explained() -> None:
         (asking.MAX_STATE_CHARACTERS // 1024, "`requestState` | {} KiB"),
         (handles.MAX_VALUE_BYTES // 1024, "{} KiB, 30 days"),
         (memory.MAX_ENTRIES // 1000, "in memory | {},000 |"),
+        (confine.MAX_STARTS, "| {} | killed"),
+        (handle.MAX_LINES, "{} lines"),
     ],
 )
 def test_limits_that_cannot_be_configured_are_as_written(value: int, shown: str) -> None:
@@ -221,11 +245,9 @@ def test_limits_that_can_be_configured_are_named() -> None:
     for name, keys in {
         "server": ["max_body_bytes", "max_header_bytes", "request_timeout_s", "keep_alive_s"],
         "execution": [
-            "threads",
-            "max_abandoned_threads",
-            "timeout_s",
-            "max_result_bytes",
             "ask_ttl_s",
+            *("threads", "max_abandoned_threads", "timeout_s", "max_result_bytes"),
+            *("processes", "process_memory_bytes", "process_cpu_s", "process_output_bytes"),
         ],
         "limits": list(Settings().limits.model_dump()),
     }.items():

@@ -39,7 +39,7 @@ def _execution(
         Call(1, "tools/call", {}, meta),
         loop=loop,
         thread=threading.get_ident(),
-        deadline=loop.time() + 60,
+        timeout_s=60,
         leave=leave,
     )
 

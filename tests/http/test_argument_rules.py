@@ -8,6 +8,7 @@ import pytest
 from tests.support.cases import rows
 from tests.support.client import McpClient
 from tests.support.server import ServerFactory
+from tests.support.toolfiles import write
 
 TOOLS = Path(__file__).parents[1] / "fixtures" / "ruled"
 LIMIT = {"maximum": 1000}
@@ -21,9 +22,23 @@ RULES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def ruled(module_server_factory: ServerFactory) -> McpClient:
-    return module_server_factory(TOOLS, {"policies": RULES}).client
+@pytest.fixture(scope="module", params=["in the server", "in processes"])
+def ruled(
+    module_server_factory: ServerFactory,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> McpClient:
+    """The same tools, wherever they run."""
+    folder = TOOLS
+    if request.param == "in processes":
+        folder = tmp_path_factory.mktemp("isolated")
+        for file in TOOLS.glob("*.py"):
+            text = file.read_text("utf-8").replace("@tool(", '@tool(isolation="process", ')
+            write(folder / file.name, text.replace("@tool\n", '@tool(isolation="process")\n'))
+    config = {"policies": RULES, "execution": {"processes": 1}}
+    client = module_server_factory(folder, config).client
+    assert client.tools()
+    return client
 
 
 @rows(

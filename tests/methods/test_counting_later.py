@@ -9,8 +9,10 @@ import pytest
 
 from app.auth.challenge import Challenge
 from app.execution.asking import Desk
+from app.execution.endings import Endings
 from app.execution.execution import Execution
 from app.execution.executor import Executor
+from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.methods.answers import Answer, Reply, Sender
 from app.methods.tools import CallTool, ListTools
@@ -55,8 +57,10 @@ class Counter:
         messages = server_messages(self.settings)
         encoder = ResultEncoder(messages, max_bytes=10_000)
         desk = Desk(KeyRing([bytes(32)]), MemoryStore(), ask_ttl_s=600)
+        self.endings = Endings(encoder, end=lambda _: None)
+        processes = Processes(self.settings.execution, self.endings, log_level="error")
         self.executor = Executor(
-            self.settings, encoder, desk=desk, begin=lambda _: None, end=lambda _: None
+            self.settings, self.endings, desk=desk, begin=lambda _: None, processes=processes
         )
         limiter = Limiter(self.store)
         self.call_tool = CallTool(
@@ -144,7 +148,7 @@ async def test_what_may_no_longer_be_called_is_refused(
 
 async def test_a_server_that_has_become_full_meanwhile_says_so(desk: Counter) -> None:
     coming = desk.begin()
-    desk.executor.running = desk.settings.limits.concurrent_calls
+    desk.endings.running = desk.settings.limits.concurrent_calls
 
     with pytest.raises(Unavailable):
         await desk.finish(coming)

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from app.auth.challenge import Challenge
 from app.execution.asking import Desk
+from app.execution.endings import Endings
 from app.execution.execution import Execution
 from app.execution.executor import Executor
+from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.methods.answers import Reply, Sender
 from app.methods.tools import CallTool, ListTools
@@ -118,7 +120,9 @@ async def _agree(
     )
     encoder = ResultEncoder(messages, max_bytes=10_000)
     desk = Desk(KeyRing([bytes(32)]), MemoryStore(), ask_ttl_s=600)
-    executor = Executor(server, encoder, desk=desk, begin=lambda _: None, end=lambda _: None)
+    endings = Endings(encoder, end=lambda _: None)
+    processes = Processes(server.execution, endings, log_level="error")
+    executor = Executor(server, endings, desk=desk, begin=lambda _: None, processes=processes)
     limiter = Limiter(MemoryStore())
     list_tools = ListTools(lambda: snapshot, limiter, clock=lambda: now)
     call_tool = CallTool(

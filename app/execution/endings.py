@@ -1,0 +1,165 @@
+"""How calls end: a value or an error becomes the result that the caller gets."""
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from app.execution.asking import Asking, SwallowedPause, is_pause
+from app.execution.execution import Execution, Outcome
+from app.execution.results import BadResult, ResultEncoder, message_of
+from app.registry.tool import Tool
+from app.toolkit import ToolError
+
+log = structlog.get_logger()
+
+
+class RemoteError(Exception):
+    """What a tool raised in another process.
+
+    Attributes:
+        kind: Name of its class.
+        trace: The traceback as text.
+    """
+
+    def __init__(self, kind: str, trace: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.trace = trace
+
+
+class Endings:
+    """Ends calls, and counts those whose code has not ended.
+
+    Args:
+        end: Told when a tool's code has really ended.
+
+    Attributes:
+        running: Calls whose code has not ended.
+        waited_for: Calls whose caller still waits.
+    """
+
+    def __init__(self, encoder: ResultEncoder, end: Callable[[Tool], None]) -> None:
+        self.encoder = encoder
+        self._end = end
+        self._running_of: dict[str, int] = {}
+        self.running = 0
+        self.waited_for: set[Execution] = set()
+
+    def running_of(self, tool: Tool) -> int:
+        """How many calls run of a tool that limits them, or of a version of it before this one.
+
+        By name: a version that was replaced uses the same things in the background.
+        """
+        return self._running_of.get(tool.name, 0)
+
+    def began(self, execution: Execution) -> None:
+        """A call is about to be started."""
+        tool = execution.tool
+        self.running += 1
+        if tool.max_concurrent is not None:
+            self._running_of[tool.name] = self._running_of.get(tool.name, 0) + 1
+        self.waited_for.add(execution)
+
+    def ended(self, tool: Tool) -> None:
+        """The code of a call has ended, however that was."""
+        self.running -= 1
+        if tool.max_concurrent is not None:
+            self._running_of[tool.name] -= 1
+            if not self._running_of[tool.name]:
+                del self._running_of[tool.name]
+        self._end(tool)
+
+    def refused(self, execution: Execution) -> None:
+        """A call could not be started after all."""
+        self.waited_for.discard(execution)
+        self.ended(execution.tool)
+
+    def succeed(self, execution: Execution, value: Any) -> None:
+        """A tool has returned."""
+        if execution.result is not None or execution.cancelled:
+            return
+        self.waited_for.discard(execution)
+        if execution.asking is not None and execution.asking.is_paused:
+            self.report(execution, SwallowedPause(), public=SwallowedPause.public)
+            return
+        try:
+            result, is_error = self.encoder.encode(execution.tool, value)
+        except BadResult as bad:
+            self.report(execution, bad, public=bad.public)
+        except BaseException as error:  # noqa: BLE001  # methods of the tool's objects run here
+            self.report(execution, error)
+        else:
+            execution.finish(result, Outcome.TOOL_ERROR if is_error else Outcome.OK)
+
+    def fail(self, execution: Execution, error: BaseException) -> None:
+        """A tool has raised."""
+        self.waited_for.discard(execution)
+        if execution.result is not None or execution.cancelled:
+            return
+        asking = execution.asking
+        if asking is not None and asking.is_paused and is_pause(error):
+            self._ask(execution, asking)
+        elif isinstance(error, ToolError):
+            text = message_of(error) or "The tool failed without saying why."
+            execution.finish(self.encoder.error(text), Outcome.TOOL_ERROR)
+            if error.__cause__ is not None:
+                # `raise ToolError(...) from error`: the model gets the sentence, the log the cause.
+                log.warning("tool_error", tool=execution.tool.name, exc_info=error)
+        else:
+            self.report(execution, error)
+
+    def _ask(self, execution: Execution, asking: Asking) -> None:
+        """The tool has left for want of answers: its call ends with the questions."""
+        try:
+            requests, state = asking.result()
+            result = self.encoder.input_required(requests, state)
+        except ToolError as error:
+            execution.finish(self.encoder.error(str(error)), Outcome.TOOL_ERROR)
+        except BadResult as bad:
+            self.report(execution, bad, public=bad.public)
+        else:
+            execution.finish(result, Outcome.INPUT_REQUIRED)
+
+    def finish(self, execution: Execution, result: bytes, outcome: str) -> None:
+        """The result was encoded elsewhere."""
+        self.waited_for.discard(execution)
+        execution.finish(result, outcome)
+
+    def report(
+        self, execution: Execution, error: BaseException, *, public: str | None = None
+    ) -> None:
+        """The caller is told an id, the log everything."""
+        self.waited_for.discard(execution)
+        error_id = new_error_id()
+        self.end_without_details(execution, error_id, public)
+        log_failure(execution.tool, error, error_id)
+
+    def end_without_details(
+        self, execution: Execution, error_id: str, public: str | None = None
+    ) -> None:
+        """The caller is told an id, and a sentence where one may be told."""
+        self.waited_for.discard(execution)
+        execution.error_id = error_id
+        result = self.encoder.internal_error(error_id, public)
+        execution.finish(result, Outcome.INTERNAL_ERROR)
+
+    def time_out(self, execution: Execution) -> None:
+        """The deadline has passed."""
+        text = f"The tool did not finish within its deadline of {execution.timeout_s:g} s."
+        execution.finish(self.encoder.error(text), Outcome.TIMEOUT)
+
+
+def new_error_id() -> str:
+    """What ties the answer of a caller to the line in the log."""
+    return secrets.token_hex(8)
+
+
+def log_failure(tool: Tool, error: BaseException, error_id: str) -> None:
+    """The caller gets an id, the log the details: never an exception's text on the wire."""
+    if isinstance(error, RemoteError):
+        kind, details = error.kind, {"exception": error.trace}
+    else:
+        kind, details = type(error).__name__, {"exc_info": error}  # type: ignore[dict-item]
+    log.error("tool_failed", tool=tool.name, error_id=error_id, error=kind, **details)
