@@ -107,8 +107,10 @@ class Crew:
 
     async def start_rest(self) -> None:
         """Start the others; one that fails now is tried again later."""
-        missing = self._size - len(self._idle)
-        await asyncio.gather(*(self._start() for _ in range(missing)))
+        # Among those that are being started, so that nobody starts more in their place.
+        starting = [self._start_beside() for _ in range(self._size - self._present)]
+        if starting:
+            await asyncio.wait(starting)
 
     def retire(self) -> None:
         """No new calls come: end each worker after what waits and runs has ended."""
@@ -260,11 +262,18 @@ class Crew:
         asyncio.get_running_loop().call_later(LEAVE_S, worker.kill, "stop")
 
     def _replace(self) -> None:
-        present = len(self._idle) + len(self._busy) + len(self._starting)
-        if present < self._size and (not self._retired or self._waiting):
-            task = asyncio.create_task(self._start(), name="start a worker process")
-            self._starting.add(task)
-            task.add_done_callback(self._starting.discard)
+        if self._present < self._size and (not self._retired or self._waiting):
+            self._start_beside()
+
+    @property
+    def _present(self) -> int:
+        return len(self._idle) + len(self._busy) + len(self._starting)
+
+    def _start_beside(self) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._start(), name="start a worker process")
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+        return task
 
     async def _start(self) -> None:
         """Start a worker, however many attempts that takes."""
