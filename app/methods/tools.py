@@ -105,7 +105,10 @@ class CallTool:
             arguments = {}
         elif not isinstance(arguments, dict):
             raise InvalidParams("params.arguments must be an object.")
-        retry = parse_retry(call.params)
+        params = call.params
+        retry = None
+        if "requestState" in params or "inputResponses" in params:
+            retry = parse_retry(params)
         catalog = self._catalog()
         offer = self._offer(catalog, name, arguments, call=call, sender=sender)
         if offer is None:
