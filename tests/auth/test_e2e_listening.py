@@ -308,3 +308,20 @@ def test_the_edge_of_a_time_window_is_heard(
         hears_change(a)
         assert sees(client, A) == {"ours", "a_tool"}
         is_quiet(b)
+
+
+def test_rights_that_an_issuer_narrows_are_narrowed_for_listeners_too(
+    server_factory: ServerFactory, folder: Path
+) -> None:
+    """Only the issuer knows; its answer is asked for again, and the stream goes on."""
+    with Issuer(audience=office.RESOURCE) as issuer:
+        asked = issuer.introspection_settings(cache_s=0.2)
+        client = server_factory(
+            folder, settings(issuer) | {"auth": {"issuers": [issuer.settings(introspection=asked)]}}
+        ).client
+        token = issuer.opaque_token(roles=["a"])
+        with client.listening(headers=bearer(token)) as stream:
+            assert sees(client, bearer(token)) == {"ours", "a_tool"}
+            issuer.opaque[token] = {**issuer.opaque[token], "roles": []}
+            assert stream.next(15)["method"] == CHANGED
+            assert sees(client, bearer(token)) == {"ours"}
