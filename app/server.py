@@ -108,7 +108,7 @@ class Service:
             enforce=enforce,
             log_problems=log_problems,
         )
-        # Not the store of revocations: what callers may fill must not push those out.
+        # A store of its own: what callers may fill must not push out what the limiter counts.
         desk = Desk(keys, MemoryStore(), ask_ttl_s=settings.execution.ask_ttl_s)
         self.executor = Executor(
             settings, endings, desk=desk, begin=self.registry.begin_call, processes=processes
@@ -277,11 +277,15 @@ class Service:
 
     async def _look_after(self, stream: Stream) -> None:
         credential = stream.credential or HeaderMap(())
+        authenticator = self.endpoint.authenticator
         try:
-            principal = await self.endpoint.authenticator.authenticate(credential, b"")
-            self.hub.check(stream, principal)
+            principal = await authenticator.authenticate(credential, b"")
+            # Not what the settings before said, if they changed while the issuer was asked.
+            if authenticator is self.endpoint.authenticator:
+                self.hub.check(stream, principal)
         except Unauthorized:
-            stream.refuse()
+            if authenticator is self.endpoint.authenticator:
+                stream.refuse()
         except Unavailable:
             pass  # nobody can say now
         except Exception:  # a bug of ours, which must not end the looking after all others

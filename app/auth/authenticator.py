@@ -180,7 +180,7 @@ class Authenticator:
         return current
 
     async def is_revoked(self, principal: Principal) -> bool:
-        """Whether a principal's credential is on the shared list; for who holds a stream.
+        """Whether a principal's credential is on the list of ``Revocations``.
 
         Raises:
             StoreUnavailable: Nobody can say now.

@@ -14,6 +14,7 @@ from app.observability.logs import printable
 
 MAX_KEYS: Final = 200
 MAX_KID: Final = 512
+"""Characters of a key's id, in a key set and in the header of a token alike."""
 MIN_RSA_BITS: Final = 2048
 MAX_RSA_BITS: Final = 8192
 """A longer one makes each signature expensive to check."""

@@ -9,7 +9,7 @@ from app.auth.source import Source
 
 MAX_TOKENS: Final = 10_000
 MAX_BYTES: Final = 32 * 1024 * 1024
-"""Of the tokens' own text, which their claims in memory are some times as large as."""
+"""Of the entries' sizes (see ``Entry``); claims in memory are some times as large."""
 
 
 @dataclass(slots=True)

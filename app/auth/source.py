@@ -147,9 +147,8 @@ class Source:
             task = asyncio.create_task(self._ask(token, digest), name="introspection")
             self._asking[digest] = task
             task.add_done_callback(lambda done: self._answered(digest, done))
-        await asyncio.wait(
-            {task}
-        )  # not awaited itself: a caller that leaves must not take it along
+        # Not awaited itself: a caller that leaves must not take it along.
+        await asyncio.wait({task})
         if task.cancelled():
             raise IssuerUnavailable(RETRY_S)
         return task.result()

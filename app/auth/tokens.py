@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import jwt
 import orjson
 
+from app.auth.keys import MAX_KID
 from app.auth.problems import Refused
 from app.settings import IssuerSettings
 
@@ -18,7 +19,6 @@ MAX_HEADER: Final = 4 * 1024
 """Characters of the header: one that brings a certificate along, as some do, fits in."""
 MAX_CONTAINERS: Final = 1000
 """Lists and objects of a part. A token full of empty ones takes long to read, for its size."""
-MAX_KID: Final = 512
 
 _COMPACT: Final = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*\Z")
 _ALGORITHMS: Final = (

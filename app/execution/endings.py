@@ -161,5 +161,6 @@ def log_failure(tool: Tool, error: BaseException, error_id: str) -> None:
     if isinstance(error, RemoteError):
         kind, details = error.kind, {"exception": error.trace}
     else:
+        # mypy takes the type of details from the other branch.
         kind, details = type(error).__name__, {"exc_info": error}  # type: ignore[dict-item]
     log.error("tool_failed", tool=tool.name, error_id=error_id, error=kind, **details)

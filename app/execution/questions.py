@@ -75,6 +75,7 @@ def form_question(key: str, message: str, model: type[BaseModel]) -> Question:
     def read(response: Json) -> tuple[Any, Json]:
         action = elicit_action(response)
         if action != "accept":
+            # elicit_action lets three words through, of which mypy sees a str.
             return ElicitResult(action), {"action": action}  # type: ignore[arg-type]
         data, content = form.read(response.get("content"))
         return ElicitResult("accept", data), {"action": action, "content": content}
@@ -96,6 +97,7 @@ def url_question(key: str, message: str, url: str) -> Question:
 
     def read(response: Json) -> tuple[Any, Json]:
         action = elicit_action(response)
+        # As above: one of three words.
         return ElicitResult(action), {"action": action}  # type: ignore[arg-type]
 
     return _question(key, ("elicitation.url",), url_request(message, url), read)

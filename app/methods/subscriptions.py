@@ -13,9 +13,9 @@ from app.protocol.errors import InvalidParams, Unavailable
 from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Call
 
-TOOLS_LIST_CHANGED: Final = "toolsListChanged"
 log = structlog.get_logger()
 
+TOOLS_LIST_CHANGED: Final = "toolsListChanged"
 CHECK_SLICE_S: Final = 0.005
 """Requests wait no longer than this while many listeners are looked at after a change."""
 

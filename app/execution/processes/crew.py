@@ -285,12 +285,13 @@ class Crew:
             try:
                 for problem in await worker.start(self._load):
                     if problem.path not in self._left_out:
-                        raise StartError(problem.message, problem.path)  # noqa: TRY301
+                        raise StartError(problem.message, problem.path)  # noqa: TRY301  # as start does
             except StartError as error:
                 worker.kill("start")
                 self._failures += 1
                 self._failed_starts += 1
                 self._give_up_waiting()
+                # Told in full by its message: a trace would show our own lines alone.
                 log.error("process_start_failed", file=error.path, problem=str(error))  # noqa: TRY400
                 continue
             except BaseException:
