@@ -120,7 +120,7 @@ def test_bounds_are_as_written(heading: str, shown: str) -> None:
 
 
 def test_an_issuer_is_asked_and_believed_as_the_page_says() -> None:
-    issuer = IssuerSettings(issuer="https://login.example.com/realms/work")
+    issuer = IssuerSettings(issuer="https://login.example.com/realms/main")
     text = PAGE.read_text("utf-8")
 
     for key, shown in {
