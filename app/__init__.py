@@ -6,6 +6,7 @@ This module is what tool authors import::
 """
 
 from app.content import (
+    NO_STRUCTURED_CONTENT,
     Audio,
     ContentAnnotations,
     EmbeddedResource,
@@ -15,9 +16,11 @@ from app.content import (
     ToolResult,
 )
 from app.toolkit import (
+    CallResult,
     Context,
     ElicitResult,
     Header,
+    HookCall,
     Icon,
     Root,
     SampleResult,
@@ -25,16 +28,21 @@ from app.toolkit import (
     Titles,
     ToolError,
     ToolSpec,
+    after_call,
+    before_call,
     tool,
 )
 
 __all__ = [
+    "NO_STRUCTURED_CONTENT",
     "Audio",
+    "CallResult",
     "ContentAnnotations",
     "Context",
     "ElicitResult",
     "EmbeddedResource",
     "Header",
+    "HookCall",
     "Icon",
     "Image",
     "ResourceLink",
@@ -46,5 +54,7 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "ToolSpec",
+    "after_call",
+    "before_call",
     "tool",
 ]

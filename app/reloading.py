@@ -10,7 +10,7 @@ from app.configuration import ConfigurationError, Problem, load_settings
 from app.policy.policy import Policy
 from app.settings import Settings
 
-RELOADED: Final = ("tools", "overrides", "auth", "policies", "limits")
+RELOADED: Final = ("tools", "overrides", "auth", "policies", "limits", "hooks")
 """Sections that take effect while the server runs."""
 
 FIXED: Final = {

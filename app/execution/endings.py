@@ -7,8 +7,9 @@ from typing import Any
 import structlog
 
 from app.execution.asking import Asking, SwallowedPause, is_pause
-from app.execution.execution import Execution, Outcome
-from app.execution.results import BadResult, ResultEncoder, message_of
+from app.execution.execution import Ending, Execution, Outcome
+from app.execution.failures import passing_s, tool_error
+from app.execution.results import BadResult, ResultEncoder
 from app.registry.tool import Tool
 from app.toolkit import ToolError
 
@@ -80,35 +81,42 @@ class Endings:
         """A tool has returned."""
         if execution.result is not None or execution.cancelled:
             return
-        self.waited_for.discard(execution)
         if execution.asking is not None and execution.asking.is_paused:
             self.report(execution, SwallowedPause(), public=SwallowedPause.public)
             return
+        is_draft = execution.is_draft
+        encode = self.encoder.draft if is_draft else self.encoder.encode
         try:
-            result, is_error = self.encoder.encode(execution.tool, value)
+            result, is_error = encode(execution.tool, value)
         except BadResult as bad:
             self.report(execution, bad, public=bad.public)
         except BaseException as error:  # noqa: BLE001  # methods of the tool's objects run here
             self.report(execution, error)
         else:
-            execution.finish(result, Outcome.TOOL_ERROR if is_error else Outcome.OK)
+            outcome = Outcome.TOOL_ERROR if is_error else Outcome.OK
+            self.finish(execution, result, outcome, is_draft=is_draft)
 
     def fail(self, execution: Execution, error: BaseException) -> None:
         """A tool has raised."""
-        self.waited_for.discard(execution)
         if execution.result is not None or execution.cancelled:
+            self.waited_for.discard(execution)
             return
         asking = execution.asking
         if asking is not None and asking.is_paused and is_pause(error):
             self._ask(execution, asking)
         elif isinstance(error, ToolError):
-            text = message_of(error) or "The tool failed without saying why."
-            execution.finish(self.encoder.error(text), Outcome.TOOL_ERROR)
+            self.finish(
+                execution,
+                tool_error(self.encoder, error, is_draft=execution.is_draft),
+                Outcome.TOOL_ERROR,
+                is_draft=execution.is_draft,
+                passing_s=passing_s(error),
+            )
             if error.__cause__ is not None:
                 # `raise ToolError(...) from error`: the model gets the sentence, the log the cause.
                 log.warning("tool_error", tool=execution.tool.name, exc_info=error)
         else:
-            self.report(execution, error)
+            self.report(execution, error, passing_s=passing_s(error))
 
     def _ask(self, execution: Execution, asking: Asking) -> None:
         """The tool has left for want of answers: its call ends with the questions."""
@@ -116,34 +124,58 @@ class Endings:
             requests, state = asking.result()
             result = self.encoder.input_required(requests, state)
         except ToolError as error:
-            execution.finish(self.encoder.error(str(error)), Outcome.TOOL_ERROR)
+            self.finish(execution, self.encoder.error(str(error)), Outcome.TOOL_ERROR)
         except BadResult as bad:
             self.report(execution, bad, public=bad.public)
         else:
-            execution.finish(result, Outcome.INPUT_REQUIRED)
+            self.finish(execution, result, Outcome.INPUT_REQUIRED)
 
-    def finish(self, execution: Execution, result: bytes, outcome: str) -> None:
-        """The result was encoded elsewhere."""
-        self.waited_for.discard(execution)
-        execution.finish(result, outcome)
+    def finish(
+        self,
+        execution: Execution,
+        result: bytes,
+        outcome: str,
+        *,
+        is_draft: bool = False,
+        passing_s: float | None = None,
+    ) -> None:
+        """A tool's code has come to an end, and this is what it led to.
+
+        Args:
+            is_draft: Whether it is for the hooks.
+            passing_s: It failed for a reason that may have passed after so many seconds.
+        """
+        if execution.run_ended is not None:
+            execution.run_ended(Ending(result, outcome, is_draft, passing_s))
+        else:
+            self.waited_for.discard(execution)
+            execution.finish(result, outcome)
 
     def report(
-        self, execution: Execution, error: BaseException, *, public: str | None = None
+        self,
+        execution: Execution,
+        error: BaseException,
+        *,
+        public: str | None = None,
+        passing_s: float | None = None,
     ) -> None:
         """The caller is told an id, the log everything."""
-        self.waited_for.discard(execution)
         error_id = new_error_id()
-        self.end_without_details(execution, error_id, public)
+        self.end_without_details(execution, error_id, public, passing_s=passing_s)
         log_failure(execution.tool, error, error_id)
 
     def end_without_details(
-        self, execution: Execution, error_id: str, public: str | None = None
+        self,
+        execution: Execution,
+        error_id: str,
+        public: str | None = None,
+        *,
+        passing_s: float | None = None,
     ) -> None:
         """The caller is told an id, and a sentence where one may be told."""
-        self.waited_for.discard(execution)
         execution.error_id = error_id
         result = self.encoder.internal_error(error_id, public)
-        execution.finish(result, Outcome.INTERNAL_ERROR)
+        self.finish(execution, result, Outcome.INTERNAL_ERROR, passing_s=passing_s)
 
     def time_out(self, execution: Execution) -> None:
         """The deadline has passed."""

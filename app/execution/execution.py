@@ -4,10 +4,11 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
 from app.execution.asking import Asking, Desk
 from app.principal import ANONYMOUS, Principal
+from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call
 from app.protocol.messages import log_message, progress
 from app.protocol.schema import LOG_LEVELS
@@ -37,6 +38,30 @@ class Outcome:
     TIMEOUT: Final = "timeout"
     CANCELLED: Final = "cancelled"
     INTERNAL_ERROR: Final = "internal_error"
+    REFUSED: Final = "refused"
+
+
+class Leavable(Protocol):
+    """What stands around the runs of a call (``app.execution.course``)."""
+
+    def leave(self) -> bool:
+        """Stop: nobody waits any more. Says whether a run of the tool's code is under way."""
+        ...
+
+
+class Ending(NamedTuple):
+    """How one run of a tool's code ended.
+
+    Attributes:
+        is_draft: Whether ``result`` is for the hooks.
+        passing_s: It failed for a reason that may have passed after so many seconds; None: it did
+            not, or there is no hope of that.
+    """
+
+    result: bytes
+    outcome: str
+    is_draft: bool = False
+    passing_s: float | None = None
 
 
 class Execution:
@@ -55,6 +80,10 @@ class Execution:
         headers: Response headers that repeat the mirrored parameters.
         asking: The tool's questions; None while it has not asked anything.
         error_id: What a generic error told the caller, for the log.
+        refusal: The call cannot be answered with a result; None: it can.
+        is_draft: Whether what the tool returns goes through hooks.
+        run_ended: Told how a run of the tool's code ended; None: then the call has ended.
+        course: Stops what stands around the runs when nobody waits any more, if anything does.
     """
 
     __slots__ = (
@@ -78,12 +107,16 @@ class Execution:
         "_waiter",
         "asking",
         "cancelled",
+        "course",
         "deadline",
         "error_id",
         "headers",
+        "is_draft",
         "is_started",
         "outcome",
+        "refusal",
         "result",
+        "run_ended",
         "timeout_s",
         "tool",
         "wake_at",
@@ -133,6 +166,10 @@ class Execution:
         self.outcome: str = Outcome.OK
         self.error_id: str | None = None
         self.headers: Sequence[tuple[bytes, bytes]] = ()
+        self.refusal: ProtocolError | None = None
+        self.is_draft = False
+        self.run_ended: Callable[[Ending], None] | None = None
+        self.course: Leavable | None = None
 
     # What the door that carries the answer uses.
 
@@ -181,6 +218,12 @@ class Execution:
             self.result = result
             self.outcome = outcome
             self.wake()
+
+    def refuse(self, error: ProtocolError) -> None:
+        """There is no result: the call was refused after all."""
+        if self.result is None and not self.cancelled:
+            self.refusal = error
+            self.finish(b"", Outcome.REFUSED)
 
     def wake(self) -> None:
         """Let whoever waits look again."""

@@ -7,10 +7,13 @@ from pydantic import BaseModel
 from pydantic_core import SchemaSerializer, core_schema
 
 from app.content import BLOCKS, NO_STRUCTURED_CONTENT, Block, ToolResult, blocks_json
+from app.execution.drafts import BadBlock, check_blocks, draft_of
+from app.guards.cleaning import clean_data, clean_text, is_suspect
 from app.protocol.jsonrpc import NotFinite, dumps
 from app.protocol.messages import ServerMessages, text_content
 from app.registry.signature import mapping_as_dict
 from app.registry.tool import Tool
+from app.toolkit import CallResult
 
 _ANY: Final = SchemaSerializer(
     core_schema.any_schema(), {"ser_json_inf_nan": "constants", "ser_json_bytes": "base64"}
@@ -40,11 +43,13 @@ class ResultEncoder:
 
     Args:
         max_bytes: Largest encoded result; a longer one is an error, never cut.
+        cleans: Whether invisible characters and terminal escapes are taken out.
     """
 
-    def __init__(self, messages: ServerMessages, *, max_bytes: int) -> None:
+    def __init__(self, messages: ServerMessages, *, max_bytes: int, cleans: bool = True) -> None:
         self._messages = messages
         self._max_bytes = max_bytes
+        self._cleans = cleans
 
     def encode(self, tool: Tool, value: Any) -> tuple[bytes, bool]:
         """The result object, and whether it is an error of the tool.
@@ -65,6 +70,58 @@ class ResultEncoder:
         self._check_size(result)
         return result, is_error
 
+    def draft(self, tool: Tool, value: Any) -> tuple[bytes, bool]:
+        """What a tool returned, for the hooks that look at it: not checked, no text derived.
+
+        Raises:
+            BadResult: No JSON form, or too large.
+        """
+        content: list[Any] | None = None
+        structured, is_error, meta = NO_STRUCTURED_CONTENT, False, {}
+        if isinstance(value, ToolResult):
+            is_error, meta = value.is_error, dict(value.meta)
+            structured = value.structured_content
+            if value.content:
+                content = _wire_blocks(value.content)
+        elif _has_blocks(value):
+            self._refuse_blocks(tool)
+            content = _wire_blocks([value] if isinstance(value, BLOCKS) else list(value))
+        else:
+            structured = value
+        if structured is not NO_STRUCTURED_CONTENT:
+            structured = _plain_json(tool, structured)
+        draft = _json(
+            draft_of(
+                CallResult(
+                    structured_content=structured, content=content, is_error=is_error, meta=meta
+                )
+            )
+        )
+        self._check_size(draft)
+        return draft, is_error
+
+    def finish(self, tool: Tool, result: CallResult) -> bytes:
+        """The result object of what the hooks have left.
+
+        Raises:
+            BadResult: No JSON form, against the output schema, or too large.
+        """
+        content = None
+        if result.content is not None:
+            try:
+                content = self._encode(check_blocks(result.content))[1]
+            except BadBlock as error:
+                raise BadResult(f"a hook has left what is no content: {error}") from None
+        encoded = self._whole(
+            tool,
+            content,
+            result.structured_content,
+            is_error=result.is_error,
+            meta=result.meta,
+        )
+        self._check_size(encoded)
+        return encoded
+
     def input_required(self, requests: Mapping[str, Any], state: str) -> bytes:
         """A result that asks.
 
@@ -72,21 +129,31 @@ class ResultEncoder:
             BadResult: A question has no JSON form, or they are too large.
         """
         try:
+            if self._cleans and is_suspect(dumps(requests)):
+                requests = clean_data(requests)
             result = self._messages.input_required(requests, state)
         except (TypeError, ValueError) as error:
             raise BadResult(f"a question has no JSON form: {error}") from None
         self._check_size(result)
         return result
 
-    def error(self, text: str) -> bytes:
+    def error(self, text: str, *, meta: Mapping[str, Any] | None = None) -> bytes:
         """A result that tells the model what went wrong; a text beyond the bound is cut."""
+        return self._messages.tool_result(
+            text_content(self._error_text(text)), is_error=True, meta=meta
+        )
+
+    def error_draft(self, text: str, *, meta: Mapping[str, Any] | None = None) -> bytes:
+        """The same for the hooks."""
+        content = [{"type": "text", "text": self._error_text(text)}]
+        return dumps(draft_of(CallResult(content=content, is_error=True, meta=meta or {})))
+
+    def _error_text(self, text: str) -> str:
         if len(text) > self._max_bytes // MAX_BYTES_PER_CHARACTER:
             text = text[: self._max_bytes // MAX_BYTES_PER_CHARACTER - 100] + " ... (cut)"
-        try:
-            content = text_content(text)
-        except TypeError:  # a lone surrogate in the author's text
-            content = text_content(text.encode("utf-8", "replace").decode())
-        return self._messages.tool_result(content, is_error=True)
+        if not text.isascii():  # a lone surrogate in the author's text
+            text = text.encode("utf-8", "replace").decode()
+        return clean_text(text) if self._cleans and not text.isprintable() else text
 
     def internal_error(self, error_id: str, public: str | None = None) -> bytes:
         """A result that tells no more than an id, and a sentence where one may be told."""
@@ -103,44 +170,82 @@ class ResultEncoder:
 
     def _plain(self, tool: Tool, value: Any) -> bytes:
         if not tool.structured and isinstance(value, str):
-            return self._messages.tool_result(_text(value))
-        plain = _plain_json(tool, value)
-        structured = _encode(plain)
-        if not tool.conforms(plain):
-            raise BadResult(
-                f"the result of {tool.name} does not satisfy its outputSchema "
-                f"(a {type(value).__name__})"
-            )
-        content = _text(plain) if isinstance(plain, str) else text_content(structured.decode())
-        return self._messages.tool_result(
-            content, structured=structured if tool.structured else None
-        )
+            return self._messages.tool_result(self._text(value))
+        return self._whole(tool, None, _plain_json(tool, value), what=type(value).__name__)
 
     def _of_blocks(self, tool: Tool, value: Any) -> bytes:
-        if tool.output.schema is not None:
-            raise BadResult(f"{tool.name} has an outputSchema and returned content blocks")
+        self._refuse_blocks(tool)
         blocks = [value] if isinstance(value, BLOCKS) else list(value)
-        return self._messages.tool_result(_blocks(blocks))
+        return self._messages.tool_result(self._blocks(blocks))
 
     def _explicit(self, tool: Tool, value: ToolResult) -> bytes:
-        structured = None
-        if value.structured_content is not NO_STRUCTURED_CONTENT:
-            plain = _plain_json(tool, value.structured_content)
-            structured = _encode(plain)
+        structured = value.structured_content
+        if structured is not NO_STRUCTURED_CONTENT:
+            structured = _plain_json(tool, structured)
+        content = self._blocks(value.content) if value.content else None
+        return self._whole(tool, content, structured, is_error=value.is_error, meta=value.meta)
+
+    def _whole(
+        self,
+        tool: Tool,
+        content: bytes | None,
+        structured: Any,
+        *,
+        is_error: bool = False,
+        meta: Mapping[str, Any] | None = None,
+        what: str = "structured content",
+    ) -> bytes:
+        """The result object of its parts.
+
+        Args:
+            content: Encoded; None: it follows from the structured content.
+            structured: Plain JSON data.
+            what: How the log names it.
+        """
+        encoded = None
+        if structured is not NO_STRUCTURED_CONTENT:
+            structured, encoded = self._encode(structured)
             # The schema says what success looks like; an error is not held to it.
-            if not value.is_error and not tool.conforms(plain):
-                raise BadResult(f"the structured content of {tool.name} is not as its outputSchema")
-        elif tool.output.schema is not None and not value.is_error:
+            if not is_error and not tool.conforms(structured):
+                raise BadResult(
+                    f"the result of {tool.name} does not satisfy its outputSchema (a {what})"
+                )
+        elif tool.output.schema is not None and not is_error:
             raise BadResult(f"{tool.name} has an outputSchema and returned no structured content")
-        if value.content:
-            content = _blocks(value.content)
-        else:
-            content = text_content("" if structured is None else structured.decode())
-        if not tool.structured or (value.is_error and tool.output.schema is not None):
-            structured = None  # a client would hold it to the schema
-        return self._messages.tool_result(
-            content, structured=structured, is_error=value.is_error, meta=value.meta
-        )
+        if content is None:
+            if encoded is None:
+                content = text_content("")
+            elif isinstance(structured, str):
+                content = text_content(structured)
+            else:
+                content = text_content(encoded.decode())
+        if not tool.structured or (is_error and tool.output.schema is not None):
+            encoded = None  # a client would hold it to the schema
+        return self._messages.tool_result(content, structured=encoded, is_error=is_error, meta=meta)
+
+    def _blocks(self, blocks: Sequence[Any]) -> bytes:
+        return self._encode(_wire_blocks(blocks))[1]
+
+    def _text(self, text: str) -> bytes:
+        try:
+            content = text_content(text)
+            if self._cleans and is_suspect(content):
+                content = text_content(clean_text(text))
+        except TypeError as error:
+            raise BadResult(f"the text has no UTF-8 form: {error}") from None
+        return content
+
+    def _encode(self, plain: Any) -> tuple[Any, bytes]:
+        """Plain JSON data as it is sent, and encoded."""
+        encoded = _json(plain)
+        if self._cleans and is_suspect(encoded):
+            plain = clean_data(plain)
+            encoded = _json(plain)
+        return plain, encoded
+
+    def _refuse_blocks(self, tool: Tool) -> None:
+        if tool.output.schema is not None:
+            raise BadResult(f"{tool.name} has an outputSchema and returned content blocks")
 
 
 def _has_blocks(value: Any) -> bool:
@@ -149,23 +254,15 @@ def _has_blocks(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and any(isinstance(item, BLOCKS) for item in value)
 
 
-def _blocks(blocks: Sequence[Any]) -> bytes:
+def _wire_blocks(blocks: Sequence[Any]) -> list[dict[str, Any]]:
     wire: list[Block | str] = [
-        block if isinstance(block, (str, *BLOCKS)) else _encode(_any_json(block)).decode()
+        block if isinstance(block, (str, *BLOCKS)) else _json(_any_json(block)).decode()
         for block in blocks
     ]
     try:
-        wire_form = blocks_json(wire)
+        return blocks_json(wire)
     except (TypeError, ValueError) as error:
         raise BadResult(f"a content block has no JSON form: {error}") from None
-    return _encode(wire_form)
-
-
-def _text(text: str) -> bytes:
-    try:
-        return text_content(text)
-    except TypeError as error:
-        raise BadResult(f"the text has no UTF-8 form: {error}") from None
 
 
 def _plain_json(tool: Tool, value: Any) -> Any:
@@ -212,7 +309,7 @@ def _refuse_unordered(value: Any) -> None:
             raise BadResult("the result refers to itself or has more than a million parts")
 
 
-def _encode(plain: Any) -> bytes:
+def _json(plain: Any) -> bytes:
     try:
         return dumps(plain)
     except NotFinite as error:

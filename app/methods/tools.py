@@ -145,7 +145,7 @@ class CallTool:
         offer = catalog.view(principal, self._clock()).offers.get(name)
         if offer is None:
             return None
-        tool, demand, decision, _ = offer
+        tool, demand, decision, _, _ = offer
         if not decision.callable:
             raise self._refusal(catalog, offer, principal)
         if demand.networks and demand.refuses_address(sender.address):

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from app.policy.decision import Demand
 from app.policy.limits import NO_LIMITS, Limits
@@ -14,18 +14,18 @@ from app.policy.rules import Own
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.catalog import Catalog
+from app.registry.hooks import Hooks, HookTable, UnknownHook
 from app.registry.loader import Build, LoadedFile
+from app.registry.options import ToolDefinitionError
 from app.registry.problems import Problem
 from app.registry.tool import (
     PORTABLE_NAME,
     Tool,
-    ToolDefinitionError,
     compile_tool,
     environment_name,
     override_for,
 )
 from app.settings import ENVIRONMENT_TOOL, AuthSettings, Settings
-from app.toolkit import ToolSpec
 
 EVERYBODY: Final = Policy(AuthSettings(), ())
 _Placed = tuple[Tool, int]
@@ -81,15 +81,17 @@ def assemble(
     enabled = [tool for tool, _ in tools if override_for(tool.name, settings.overrides).enabled]
     problems += _warnings(tools, settings)
     demands = _demands(tools, policy, problems)
+    hooks = _hooks(tools, files.values(), settings, problems)
     limits = NO_LIMITS if policy is None else Limits(settings.limits)
     problems += [
         Problem("", None, "warning", unused)
         for unused in limits.unused(tool.name for tool, _ in tools)
     ]
     catalog = Catalog(
-        [tool for tool in enabled if tool.name in demands],
+        [tool for tool in enabled if tool.name in demands and tool.name in hooks],
         policy=policy or EVERYBODY,
         demands=demands,
+        hooks=hooks,
         limits=limits,
         messages=messages,
         keys=keys,
@@ -106,6 +108,7 @@ def empty_catalog(messages: ServerMessages, keys: KeyRing) -> Catalog:
         (),
         policy=EVERYBODY,
         demands={},
+        hooks={},
         limits=NO_LIMITS,
         messages=messages,
         keys=keys,
@@ -115,15 +118,15 @@ def empty_catalog(messages: ServerMessages, keys: KeyRing) -> Catalog:
     )
 
 
-def tool_name(spec: ToolSpec[..., Any], path: str, separator: str) -> str:
-    """The name as served: the folders below ``tools/``, then the tool's own."""
-    return separator.join((*PurePosixPath(path).parent.parts, str(spec.name)))
+def served_name(name: object, path: str, separator: str) -> str:
+    """The name as served: the folders below ``tools/``, then the tool's or hook's own."""
+    return separator.join((*PurePosixPath(path).parent.parts, str(name)))
 
 
 def _compile_file(file: LoadedFile, settings: Settings) -> tuple[list[_Placed], list[Problem]]:
     tools, errors = [], []
     for spec, line in file.specs:
-        name = tool_name(spec, file.path, settings.tools.separator)
+        name = served_name(spec.name, file.path, settings.tools.separator)
         key = (
             id(spec),
             name,
@@ -163,6 +166,31 @@ def _demands(
         problems += [Problem("", None, "warning", unused) for unused in policy.unused(known)]
         problems += _lost_arguments([tool for tool, _ in placed], demands)
     return demands
+
+
+def _hooks(
+    placed: Iterable[_Placed],
+    files: Iterable[LoadedFile],
+    settings: Settings,
+    problems: list[Problem],
+) -> dict[str, Hooks]:
+    """The hooks of each tool; one whose hooks cannot all be used is not served."""
+    separator = settings.tools.separator
+    declared = [
+        (served_name(hook.name, file.path, separator), hook)
+        for file in files
+        for hook in file.hooks
+    ]
+    table = HookTable(settings.hooks, declared)
+    hooks = {}
+    for tool, line in placed:
+        try:
+            hooks[tool.name] = table.of(tool.name)
+        except UnknownHook as error:
+            problems.append(Problem(tool.source.path, line, "error", str(error), tool.name))
+    names = [tool.name for tool, _ in placed]
+    problems += [Problem("", None, "warning", unused) for unused in table.unused(names)]
+    return hooks
 
 
 def _lost_arguments(tools: Iterable[Tool], demands: Mapping[str, Demand]) -> list[Problem]:

@@ -15,6 +15,7 @@ from app.policy.policy import Policy
 from app.principal import Grants, Principal
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
+from app.registry.hooks import Hooks
 from app.registry.tool import Tool, fingerprint
 from app.registry.views import Offer, PageEncoder, View
 
@@ -28,6 +29,7 @@ class Catalog:
 
     Args:
         demands: By name of tool.
+        hooks: Likewise.
         limits: How many calls and lists in a while.
         anonymous: Whether callers without a credential are served.
 
@@ -43,6 +45,7 @@ class Catalog:
         *,
         policy: Policy,
         demands: Mapping[str, Demand],
+        hooks: Mapping[str, Hooks],
         limits: Limits,
         messages: ServerMessages,
         keys: KeyRing,
@@ -55,6 +58,7 @@ class Catalog:
         self.fingerprint = fingerprint([tool.definition for tool in ordered])
         self.limits = limits
         self._limits = {tool.name: limits.of(tool.name, tool.rate_limit) for tool in ordered}
+        self._hooks = hooks
         self._policy = policy
         self._demands = {tool.name: demands[tool.name] for tool in ordered}
         self._distinct = tuple(dict.fromkeys(self._demands.values()))
@@ -120,6 +124,7 @@ class Catalog:
             for name, tool in self.tools.items():
                 demand = self._demands[name]
                 if decided[demand].visible:
-                    offers.append(Offer(tool, demand, decided[demand], self._limits[name]))
+                    hooks = self._hooks[name]
+                    offers.append(Offer(tool, demand, decided[demand], self._limits[name], hooks))
             view = self._views[decisions, until] = View(offers, self._encoder, until=until)
         return view

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, Self
 
 from app.registry.problems import Problem
-from app.toolkit import DECLARED, ToolSpec
+from app.toolkit import DECLARED, DECLARED_HOOKS, HookSpec, ToolSpec
 
 MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
 _builds: Final = itertools.count(1)
@@ -56,6 +56,7 @@ class LoadedFile:
     Attributes:
         key: Digest over the file and all that it imports; equal keys mean equal code.
         specs: Its tools with the lines of their functions.
+        hooks: Its hooks.
         sources: What it was loaded among: enough to load the same version again elsewhere.
         compiled: Tools by a key of everything that they were compiled from (see assembly).
         lifespan_value: What its ``lifespan()`` yielded.
@@ -68,6 +69,7 @@ class LoadedFile:
     module: types.ModuleType
     specs: Sequence[tuple[ToolSpec[..., Any], int]]
     sources: Mapping[str, Source]
+    hooks: Sequence[HookSpec[..., Any]] = ()
     compiled: dict[Any, Any] = field(default_factory=dict)
     lifespan_value: Any = None
     calls: int = 0
@@ -148,12 +150,13 @@ def _load(path: str, key: str, package: "_Package", problems: list[Problem]) -> 
     try:
         module = importlib.import_module(package.module_name(path))
         specs = _specs(module) if source.is_tool_file else ()
+        hooks = tuple(vars(module).get(DECLARED_HOOKS, ())) if source.is_tool_file else ()
         if specs:
             _check_lifespan(module)
     except BaseException as error:  # noqa: BLE001  # a file may raise SystemExit too
         problems.append(_load_problem(package.folder, source, error))
         return None
-    return LoadedFile(path, key, module, specs, package.sources)
+    return LoadedFile(path, key, module, specs, package.sources, hooks)
 
 
 def _read(folder: Path, problems: list[Problem]) -> Iterator[Source]:

@@ -5,8 +5,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any, Final
 
 import jsonschema_rs
 import orjson
@@ -14,14 +13,26 @@ from jsonschema.protocols import Validator
 from pydantic import ValidationError
 
 from app.content import check_meta
-from app.policy.rules import HINTS, Own
-from app.protocol.capabilities import ASKS
+from app.policy.rules import Own
 from app.protocol.errors import ParseError
 from app.protocol.headers import InvalidAnnotation, MirroredParameter, mirrored_parameters
 from app.protocol.jsonrpc import dumps, loads
 from app.registry.effective import NoJsonForm, effective_arguments
 from app.registry.explain import explain, explain_binding
-from app.registry.forms import form_of
+from app.registry.options import (
+    Caching,
+    ProcessLimits,
+    ToolDefinitionError,
+    asked,
+    caching,
+    max_concurrent,
+    own_demands,
+    process_limits,
+    rate_limit,
+    retries,
+    wire_annotations,
+    wire_icon,
+)
 from app.registry.schemas import (
     SchemaError,
     allows_strings,
@@ -42,27 +53,15 @@ from app.registry.validation import validated
 from app.settings import (
     ENVIRONMENT_TOOL,
     MAX_DEADLINE_S,
-    SCOPE_TOKEN,
     RateLimit,
     Settings,
     ToolOverride,
 )
-from app.toolkit import Icon, ToolSpec
+from app.toolkit import ToolSpec
 
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 PORTABLE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 """What many hosts accept; a name outside it is served with a warning."""
-
-
-class ToolDefinitionError(ValueError):
-    """A tool that cannot be served; the text says why."""
-
-
-class ProcessLimits(NamedTuple):
-    """What one call may use of a worker process."""
-
-    memory_bytes: int
-    cpu_s: float
 
 
 class InvalidArguments(Exception):
@@ -91,6 +90,9 @@ class Tool:
         arguments: The names of its arguments, as far as the input schema lists them.
         asks: Capabilities that a client needs, because the tool may ask for what they give.
         single_use: Whether answers to its questions count once.
+        caching: How long results are kept; None: they are not.
+        retries: How often a call that failed for a passing reason is run again.
+        version: Equal for equal code, definition and settings, on every replica.
     """
 
     name: str
@@ -113,6 +115,9 @@ class Tool:
     arguments: frozenset[str]
     asks: tuple[str, ...]
     single_use: bool
+    caching: Caching | None
+    retries: int
+    version: bytes
     _accepts: jsonschema_rs.Draft202012Validator
     _explainer: "_LazyExplainer"
     _conforms: jsonschema_rs.Draft202012Validator | None
@@ -244,13 +249,14 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
     override = override_for(name, settings.overrides)
     required = arguments.schema.get("required", ())
     is_async = inspect.iscoroutinefunction(spec.function)
-    process = _process(spec, settings)
+    process = process_limits(spec, settings)
     properties: Mapping[str, Any] = arguments.schema.get("properties", {})
+    definition = dumps(_definition(spec, name, arguments, result, override))
     drops_unknown = spec.input_schema is None and not refuse_unknown
     return Tool(
         name=name,
         function=validated(spec.function, spec.validate),
-        definition=dumps(_definition(spec, name, arguments, result, override)),
+        definition=definition,
         input=arguments,
         output=result,
         mirrored=mirrored,
@@ -258,16 +264,19 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         process=process,
         runs_in="process" if process is not None else "loop" if is_async else "thread",
         timeout_s=override.timeout_s or spec.timeout_s or settings.execution.timeout_s,
-        rate_limit=override.rate_limit or _rate_limit(spec),
-        max_concurrent=override.max_concurrent or _max_concurrent(spec),
+        rate_limit=override.rate_limit or rate_limit(spec),
+        max_concurrent=override.max_concurrent or max_concurrent(spec),
         settings=override.settings,
         structured=spec.structured,
         source=source,
         annotations=spec.annotations,
-        own=_own(spec),
+        own=own_demands(spec),
         arguments=frozenset(properties),
-        asks=_asks(spec, arguments),
+        asks=asked(spec, arguments),
         single_use=spec.single_use,
+        caching=caching(spec, override),
+        retries=retries(spec),
+        version=_version(name, source, definition, override),
         _accepts=compile_validator(arguments.schema, what="inputSchema"),
         _explainer=_LazyExplainer(arguments.schema),
         _conforms=None
@@ -299,118 +308,22 @@ def _definition(
     if description := override.description or description:
         out["description"] = description
     if spec.icons:
-        out["icons"] = [_icon(icon) for icon in spec.icons]
+        out["icons"] = [wire_icon(icon) for icon in spec.icons]
     out["inputSchema"] = arguments.schema
     if result.schema is not None:
         out["outputSchema"] = result.schema
     if spec.annotations:
-        out["annotations"] = _annotations(spec.annotations)
+        out["annotations"] = wire_annotations(spec.annotations)
     if spec.meta:
         check_meta(spec.meta)
         out["_meta"] = dict(spec.meta)
     return out
 
 
-def _process(spec: ToolSpec[..., Any], settings: Settings) -> ProcessLimits | None:
-    if spec.isolation not in (None, "process"):
-        raise ToolDefinitionError(f'isolation is {spec.isolation!r}; it can only be "process"')
-    for option in ("max_memory_bytes", "max_cpu_s"):
-        value = getattr(spec, option)
-        if value is None:
-            continue
-        if spec.isolation is None:
-            raise ToolDefinitionError(f'{option} is kept only with isolation="process"')
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            raise ToolDefinitionError(f"{option} is {value!r}; it must be a number above 0")
-    if spec.isolation is None:
-        return None
-    return ProcessLimits(
-        int(spec.max_memory_bytes or settings.execution.process_memory_bytes),
-        spec.max_cpu_s or settings.execution.process_cpu_s,
-    )
-
-
-def _own(spec: ToolSpec[..., Any]) -> Own:
-    for option in ("scopes", "roles", "approvals"):
-        names = getattr(spec, option)
-        if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
-            raise ToolDefinitionError(f'{option} must be a list of texts such as ["a:read"]')
-    for scope in spec.scopes:
-        if not SCOPE_TOKEN.match(scope):
-            raise ToolDefinitionError(f"{scope!r} is no scope: one word, without quotes")
-    return Own(
-        frozenset(spec.scopes), frozenset(spec.roles), spec.clearance, frozenset(spec.approvals)
-    )
-
-
-def _rate_limit(spec: ToolSpec[..., Any]) -> RateLimit | None:
-    if spec.rate_limit is None:
-        return None
-    try:
-        return RateLimit.model_validate(spec.rate_limit)
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, each['loc'])) or 'all'}: {each['msg']}" for each in error.errors()
-        )
-        example = '{"bucket": "user", "capacity": 5, "period_s": 60}'
-        raise ToolDefinitionError(f"rate_limit must be as {example}: {problems}") from None
-
-
-def _max_concurrent(spec: ToolSpec[..., Any]) -> int | None:
-    value = spec.max_concurrent
-    if value is not None and (type(value) is not int or value < 1):
-        raise ToolDefinitionError(f"max_concurrent is {value!r}; it must be a whole number above 0")
-    return value
-
-
-def _asks(spec: ToolSpec[..., Any], arguments: InputPlan) -> tuple[str, ...]:
-    if isinstance(spec.asks, str):
-        raise ToolDefinitionError('asks must be a list such as ["elicitation"]')
-    names = []
-    for each in spec.asks:
-        if isinstance(each, str):
-            if each not in ASKS:
-                raise ToolDefinitionError(f"asks has {each!r}; known are {', '.join(ASKS)}")
-            names.append(each)
-        else:
-            form_of(each)
-            names.append("elicitation")
-    if spec.single_use and not names:
-        raise ToolDefinitionError("single_use is for tools that ask; say what in asks")
-    if names and spec.isolation is not None:
-        raise ToolDefinitionError(
-            'it asks the client, which a tool with isolation="process" cannot; leave one out'
-        )
-    if names and not inspect.iscoroutinefunction(spec.function):
-        raise ToolDefinitionError("it asks the client, which only an async tool can: `async def`")
-    if names and arguments.context_parameter is None:
-        raise ToolDefinitionError("it asks the client and takes no Context to ask with")
-    return tuple(name for name in ASKS if name in names)
-
-
-def _annotations(annotations: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(annotations, Mapping):
-        raise ToolDefinitionError('annotations must be a mapping such as {"read_only": True}')
-    out = {}
-    for key, value in annotations.items():
-        wire = HINTS.get(key, key)
-        if wire in HINTS.values() and not isinstance(value, bool):
-            raise ToolDefinitionError(f"the annotation {key!r} must be True or False")
-        if wire == "title" and not isinstance(value, str):
-            raise ToolDefinitionError("the annotation 'title' must be text")
-        out[wire] = value
-    return out
-
-
-def _icon(icon: Any) -> dict[str, Any]:
-    if not isinstance(icon, (Mapping, Icon)):
-        raise ToolDefinitionError(f"the icon {icon!r} must be written Icon(src={icon!r})")
-    value: dict[str, Any] = dict(icon) if isinstance(icon, Mapping) else icon.as_json()
-    source = value.get("src")
-    # Overview, "icons": clients must reject every other scheme.
-    if not isinstance(source, str) or urlsplit(source).scheme not in {"http", "https", "data"}:
-        raise ToolDefinitionError(f"the icon {source!r} is not an http(s) or data URI")
-    return value
+def _version(name: str, source: Any, definition: bytes, override: ToolOverride) -> bytes:
+    code = getattr(source, "key", "")
+    parts = (name, code, definition.decode(), override.model_dump_json())
+    return hashlib.sha256(dumps(parts)).digest()
 
 
 def override_for(name: str, overrides: Mapping[str, ToolOverride]) -> ToolOverride:

@@ -8,6 +8,7 @@ from app.policy.decision import Decision, Demand
 from app.policy.limits import Limit
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing, decode_cursor, encode_cursor
+from app.registry.hooks import NO_HOOKS, Hooks
 from app.registry.tool import Tool, fingerprint
 
 
@@ -16,12 +17,14 @@ class Offer(NamedTuple):
 
     Attributes:
         limits: How many calls of it in a while.
+        hooks: What stands around its calls.
     """
 
     tool: Tool
     demand: Demand
     decision: Decision
     limits: tuple[Limit, ...] = ()
+    hooks: Hooks = NO_HOOKS
 
 
 class PageEncoder:

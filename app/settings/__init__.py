@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from app.settings.auth import ApiKeySettings, AuthSettings, IntrospectionSettings, IssuerSettings
 from app.settings.base import MAX_DEADLINE_S, Section, is_loopback_host, normal_origin
+from app.settings.hooks import HookSettings
 from app.settings.limits import LimitsSettings, RateLimit, ToolRate
 from app.settings.policies import SCOPE_TOKEN, Conditions, PolicySettings, Requirement
 from app.settings.sections import (
@@ -33,6 +34,7 @@ __all__ = [
     "AuthSettings",
     "Conditions",
     "ExecutionSettings",
+    "HookSettings",
     "IntrospectionSettings",
     "IssuerSettings",
     "LimitsSettings",
@@ -57,6 +59,7 @@ class Settings(Section):
     auth: AuthSettings = AuthSettings()
     policies: tuple[PolicySettings, ...] = ()
     limits: LimitsSettings = LimitsSettings()
+    hooks: tuple[HookSettings, ...] = ()
     state: StateSettings = StateSettings()
     secrets: SecretsSettings = SecretsSettings()
     logging: LoggingSettings = LoggingSettings()

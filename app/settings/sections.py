@@ -43,6 +43,29 @@ class ExecutionSettings(Section):
     max_result_bytes: Annotated[
         int, Field(ge=1024, le=1 << 30, description="Largest encoded result of a call.")
     ] = 900 * 1024
+    clean_text: Annotated[
+        bool,
+        Field(
+            description="Take invisible and bidirectional characters and terminal escapes out of "
+            "what tools return and say."
+        ),
+    ] = True
+    cache_bytes: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=1 << 40,
+            description="Memory for results of tools with `cache_ttl_s`; 0: none is kept.",
+        ),
+    ] = 64 * 1024 * 1024
+    idempotency_ttl_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=30 * 86_400,
+            description="How long the outcome of a call with an idempotency key is kept.",
+        ),
+    ] = 86_400.0
     silence_s: Annotated[
         Seconds, Field(description="A call that says nothing for this long becomes a stream.")
     ] = 10.0
@@ -156,6 +179,14 @@ class ToolOverride(Section):
     max_concurrent: Annotated[
         int | None,
         Field(ge=1, le=1_000_000, description="Replaces how many calls of it may run at once."),
+    ] = None
+    cache_ttl_s: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=86_400,
+            description="Replaces how long results are kept, in seconds; 0: they are not.",
+        ),
     ] = None
     settings: Annotated[
         Mapping[str, Any], Field(description="What the tool reads as ctx.settings.")

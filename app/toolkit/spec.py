@@ -68,6 +68,9 @@ class ToolSpec(Generic[P, R]):
     isolation: Literal["process"] | None = None
     max_memory_bytes: int | None = None
     max_cpu_s: float | None = None
+    cache_ttl_s: float | None = None
+    cache_scope: Literal["user", "tenant", "shared"] = "user"
+    retries: int = 0
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -111,6 +114,13 @@ class ToolOptions(TypedDict, total=False):
             when it was ready; default: ``[execution] process_memory_bytes``.
         max_cpu_s: In a process: processor time that a call may use, kept to a second; default:
             ``[execution] process_cpu_s``.
+        cache_ttl_s: How long a result is kept and given again to equal calls, in seconds. For
+            tools with the annotation ``read_only``.
+        cache_scope: Who shares what is kept: the same caller (``user``), callers of one tenant, or
+            all (``shared``), for results that do not depend on who asks.
+        retries: How often a call that failed for a passing reason is run again, within its
+            deadline: after ``ToolError(retryable=True)``, ``ConnectionError`` or
+            ``TimeoutError``. For tools with the annotation ``idempotent`` or ``read_only``.
     """
 
     name: str
@@ -136,6 +146,9 @@ class ToolOptions(TypedDict, total=False):
     isolation: Literal["process"] | None
     max_memory_bytes: int | None
     max_cpu_s: float | None
+    cache_ttl_s: float | None
+    cache_scope: Literal["user", "tenant", "shared"]
+    retries: int
 
 
 @overload

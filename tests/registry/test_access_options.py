@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.registry.tool import ToolDefinitionError, compile_tool
+from app.registry.options import ToolDefinitionError
+from app.registry.tool import compile_tool
 from app.settings import RateLimit, Settings
 from app.toolkit import tool
 from tests.support.cases import rows

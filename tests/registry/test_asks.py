@@ -6,7 +6,8 @@ import pytest
 from pydantic import BaseModel
 
 from app import Context, tool
-from app.registry.tool import Tool, ToolDefinitionError, compile_tool
+from app.registry.options import ToolDefinitionError
+from app.registry.tool import Tool, compile_tool
 from app.settings import Settings
 from tests.support.cases import rows
 

@@ -27,6 +27,7 @@ from app.protocol.schema import LATEST_PROTOCOL_VERSION, RequestMeta
 from app.protocol.sealed import KeyRing
 from app.registry import catalog as catalogs
 from app.registry.catalog import Catalog
+from app.registry.hooks import NO_HOOKS
 from app.registry.tool import compile_tool
 from app.settings import Settings
 from app.state.memory import MemoryStore
@@ -116,6 +117,7 @@ async def _agree(
         page_size=2,
         ttl_ms=60_000,
         limits=NO_LIMITS,
+        hooks=dict.fromkeys(NAMES, NO_HOOKS),
         anonymous=True,
     )
     encoder = ResultEncoder(messages, max_bytes=10_000)

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from app import tool
-from app.registry.tool import ToolDefinitionError, compile_tool
+from app.registry.options import ToolDefinitionError
+from app.registry.tool import compile_tool
 from app.settings import Settings
 from tests.support.cases import rows
 

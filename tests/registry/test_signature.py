@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr, ValidationError, WithJsonSchema
 
 from app import Context, Header, Image, ToolResult, ToolSpec, tool
+from app.registry.options import ToolDefinitionError
 from app.registry.signature import (
     InputPlan,
     SignatureError,
@@ -19,7 +20,7 @@ from app.registry.signature import (
     input_plan,
     output_plan,
 )
-from app.registry.tool import ToolDefinitionError, compile_tool
+from app.registry.tool import compile_tool
 from app.settings import Settings
 
 NOTHING = {"type": "object", "additionalProperties": False}

@@ -14,6 +14,7 @@ from app.principal import Principal
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.catalog import MAX_VIEWS, Catalog
+from app.registry.hooks import NO_HOOKS
 from app.registry.tool import compile_tool
 from app.settings import AuthSettings, PolicySettings, Settings
 from app.toolkit import ToolSpec
@@ -51,6 +52,7 @@ def catalog(
         policy=policy,
         demands={tool.name: policy.demand(tool.name, {}, tool.own) for tool in tools},
         limits=NO_LIMITS,
+        hooks=dict.fromkeys(names, NO_HOOKS),
         messages=ServerMessages({"name": "test", "version": "1"}),
         keys=KeyRing([bytes(32)]),
         page_size=page_size,

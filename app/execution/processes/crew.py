@@ -16,7 +16,7 @@ from app.execution.processes.handle import (
     encode_load,
     failure_of,
 )
-from app.execution.processes.wire import Frame, Kind, Load
+from app.execution.processes.wire import Frame, Kind, Load, read_passing
 from app.protocol.errors import Unavailable
 from app.registry.problems import Problem
 from app.registry.tool import Tool
@@ -205,12 +205,23 @@ class Crew:
 
     def _answer(self, execution: Execution, frame: Frame) -> None:
         if frame.kind == Kind.FAILED:
-            kind, trace, public = failure_of(frame.payload)
-            self._endings.report(execution, RemoteError(kind, trace), public=public)
+            kind, trace, public, passing_s = failure_of(frame.payload)
+            self._endings.report(
+                execution, RemoteError(kind, trace), public=public, passing_s=passing_s
+            )
+        elif frame.kind == Kind.PASSING:
+            seconds, result = read_passing(frame.payload)
+            self._endings.finish(
+                execution,
+                result,
+                Outcome.TOOL_ERROR,
+                is_draft=execution.is_draft,
+                passing_s=seconds,
+            )
         else:
             is_ok = frame.kind == Kind.RESULT
             outcome = Outcome.OK if is_ok else Outcome.TOOL_ERROR
-            self._endings.finish(execution, frame.payload, outcome)
+            self._endings.finish(execution, frame.payload, outcome, is_draft=execution.is_draft)
 
     def _answer_for(self, worker: Worker, execution: Execution) -> None:
         """The caller of a call whose process has ended."""

@@ -6,7 +6,7 @@ import pickle
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 import structlog
@@ -290,12 +290,32 @@ def encode_call(call: CallToRun) -> bytes:
     return encode(Kind.CALL, pickle.dumps(tuple(call), pickle.HIGHEST_PROTOCOL))
 
 
-def failure_of(payload: bytes) -> tuple[str, str, str | None]:
-    """Name of the exception's class, traceback, and what the caller may be told.
+class RemoteFailure(NamedTuple):
+    """What a tool has raised in a worker.
+
+    Attributes:
+        kind: Name of the exception's class.
+        public: What the caller may be told.
+        passing_s: As of ``Ending``.
+    """
+
+    kind: str
+    trace: str
+    public: str | None
+    passing_s: float | None
+
+
+def failure_of(payload: bytes) -> RemoteFailure:
+    """What ``FAILED`` says.
 
     Raises:
         LookupError, TypeError, ValueError: It is nothing of that kind.
     """
     told: Mapping[str, Any] = orjson.loads(payload)
-    public = told["public"]
-    return str(told["error"]), str(told["trace"]), None if public is None else str(public)
+    public, seconds = told["public"], told["passing_s"]
+    return RemoteFailure(
+        str(told["error"]),
+        str(told["trace"]),
+        None if public is None else str(public),
+        None if seconds is None else float(seconds),
+    )

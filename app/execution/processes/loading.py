@@ -9,11 +9,12 @@ from typing import Any, NamedTuple, TypeVar
 import structlog
 
 from app.execution.processes.wire import Load
-from app.registry.assembly import tool_name
+from app.registry.assembly import served_name
 from app.registry.lifespans import Lifespan
 from app.registry.loader import LoadedFile, load_again
+from app.registry.options import ToolDefinitionError
 from app.registry.problems import Problem
-from app.registry.tool import Tool, ToolDefinitionError, compile_tool
+from app.registry.tool import Tool, compile_tool
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -100,6 +101,6 @@ async def _enter(file: LoadedFile, settings: Mapping[str, Any]) -> Lifespan:
 
 def _compile(file: LoadedFile, name: str, load: Load) -> Tool:
     for spec, _ in file.specs:
-        if tool_name(spec, file.path, load.settings.tools.separator) == name:
+        if served_name(spec.name, file.path, load.settings.tools.separator) == name:
             return compile_tool(spec, name=name, source=file, settings=load.settings)
     raise ToolDefinitionError("it is not declared when its file is loaded in a worker process")

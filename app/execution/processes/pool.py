@@ -142,6 +142,7 @@ class Processes:
                     execution.remaining_s,
                     None if meta.log_level is None else LOG_LEVELS.index(meta.log_level),
                     meta.progress_token is not None,
+                    execution.is_draft,
                 )
             )
 

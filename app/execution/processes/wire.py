@@ -1,5 +1,6 @@
 """Frames between the server and a worker: length, kind, reason, payload."""
 
+import math
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from app.protocol.schema import Implementation, RequestId
 from app.settings import Settings
 
 _HEAD: Final = struct.Struct(">IBB")
+_SECONDS: Final = struct.Struct(">d")
 MAX_OTHER_BYTES: Final = 1024 * 1024
 """Largest payload that is not a result."""
 
@@ -30,9 +32,10 @@ class Kind:
     PROGRESS: Final = 16
     MESSAGE: Final = 17
     LINE: Final = 18
+    PASSING: Final = 19
 
 
-ENDINGS: Final = (Kind.RESULT, Kind.TOOL_ERROR, Kind.FAILED)
+ENDINGS: Final = (Kind.RESULT, Kind.TOOL_ERROR, Kind.PASSING, Kind.FAILED)
 """Frames that end a call."""
 
 REASONS: Final = ("", "memory", "processes", "directory", "streams")
@@ -54,6 +57,25 @@ class BadFrame(Exception):
 def encode(kind: int, payload: bytes = b"", reason: int = 0) -> bytes:
     """A frame as bytes."""
     return _HEAD.pack(len(payload), kind, reason) + payload
+
+
+def passing(passing_s: float, result: bytes) -> bytes:
+    """The payload of ``PASSING``: a tool error that may be gone after so many seconds."""
+    return _SECONDS.pack(passing_s) + result
+
+
+def read_passing(payload: bytes) -> tuple[float, bytes]:
+    """The counterpart of ``passing``.
+
+    Raises:
+        BadFrame: It is nothing of that kind.
+    """
+    if len(payload) < _SECONDS.size:
+        raise BadFrame("a tool error without its seconds")
+    (seconds,) = _SECONDS.unpack_from(payload)
+    if not 0 <= seconds < math.inf:
+        raise BadFrame("a tool error with impossible seconds")
+    return seconds, payload[_SECONDS.size :]
 
 
 class FrameReader:
@@ -122,6 +144,7 @@ class CallToRun(NamedTuple):
         principal: None: anonymous.
         log_level: Index of the mildest level that the client wants; None: no log messages.
         wants_progress: Whether the client sent a progress token.
+        is_draft: Whether its result goes through hooks.
     """
 
     tool: int
@@ -134,6 +157,7 @@ class CallToRun(NamedTuple):
     remaining_s: float
     log_level: int | None
     wants_progress: bool
+    is_draft: bool
 
 
 # Not `found`, which is the registry's; a principal has no credential to leave out.

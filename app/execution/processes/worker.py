@@ -15,6 +15,7 @@ from typing import Any, Final, TextIO
 
 from pydantic import ValidationError
 
+from app.execution.failures import passing_s, tool_error
 from app.execution.processes import confine
 from app.execution.processes.channel import LineStream, ServerGone, Socket, WorkerChannel
 from app.execution.processes.loading import Loop, load_tools
@@ -25,9 +26,10 @@ from app.execution.processes.wire import (
     FrameReader,
     Kind,
     Load,
+    passing,
     principal_of,
 )
-from app.execution.results import BadResult, message_of
+from app.execution.results import BadResult
 from app.observability.logs import configure_logging
 from app.protocol.jsonrpc import dumps
 from app.registry.explain import explain_binding
@@ -147,7 +149,7 @@ class _Worker:
             reason = "memory"
             limit = f"{tool.process.memory_bytes:,} bytes"
             text = f"The tool needed more than its limit of {limit} of memory."
-            ending = (Kind.TOOL_ERROR, self._load.encoder.error(text))
+            ending = self._error(call, text)
         if os.getpid() != self._process:
             os._exit(0)  # the tool has forked, and its child has come back from the call too
         channel.end()
@@ -158,18 +160,22 @@ class _Worker:
         encoder = self._load.encoder
         try:
             value = self._value(tool, call, channel)
-            result, is_error = encoder.encode(tool, value)
+            encode = encoder.draft if call.is_draft else encoder.encode
+            result, is_error = encode(tool, value)
         except MemoryError:
             raise
         except BadResult as bad:
             return self._failed(bad, bad.public)
         except InvalidInWorker as invalid:
-            return Kind.TOOL_ERROR, encoder.error(str(invalid))
+            return self._error(call, str(invalid))
         except ToolError as error:
             if error.__cause__ is not None:
                 self._end.send(Kind.CAUSE, _trace(error).encode("utf-8", "replace"))
-            text = message_of(error) or "The tool failed without saying why."
-            return Kind.TOOL_ERROR, encoder.error(text)
+            result = tool_error(encoder, error, is_draft=call.is_draft)
+            seconds = passing_s(error)
+            if seconds is not None:
+                return Kind.PASSING, passing(seconds, result)
+            return Kind.TOOL_ERROR, result
         except BaseException as error:  # noqa: BLE001  # a tool may raise anything, SystemExit too
             return self._failed(error, None)
         return (Kind.TOOL_ERROR if is_error else Kind.RESULT), result
@@ -198,8 +204,17 @@ class _Worker:
             raise raised
         return value
 
+    def _error(self, call: CallToRun, text: str) -> tuple[int, bytes]:
+        encoder = self._load.encoder
+        return Kind.TOOL_ERROR, (encoder.error_draft if call.is_draft else encoder.error)(text)
+
     def _failed(self, error: BaseException, public: str | None) -> tuple[int, bytes]:
-        told = {"error": type(error).__name__, "trace": _trace(error), "public": public}
+        told = {
+            "error": type(error).__name__,
+            "trace": _trace(error),
+            "public": public,
+            "passing_s": passing_s(error),
+        }
         return Kind.FAILED, dumps(told)
 
     def _state(self) -> str:
