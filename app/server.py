@@ -14,8 +14,11 @@ from starlette.applications import Starlette
 from app.auth.authenticator import LOOK_S, Authenticator
 from app.auth.metadata import metadata_paths, resource_metadata
 from app.execution.asking import Desk
+from app.execution.caching import ResultCache
+from app.execution.course import Courses
 from app.execution.endings import Endings
 from app.execution.executor import Executor
+from app.execution.idempotency import Outcomes
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.execution.watchdog import Watchdog
@@ -41,6 +44,7 @@ from app.state.memory import MemoryStore
 from app.version import server_version
 
 WATCH_STOP_S: Final = 2.0
+COURSES_STOP_S: Final = 2.0
 LOOK_AT_ONCE: Final = 50
 """Listeners whose credentials are looked at without a pause for others."""
 log = structlog.get_logger()
@@ -96,7 +100,10 @@ class Service:
             clock=time.time,
         )
         keys = key_ring(settings)
-        encoder = ResultEncoder(messages, max_bytes=settings.execution.max_result_bytes)
+        execution = settings.execution
+        encoder = ResultEncoder(
+            messages, max_bytes=execution.max_result_bytes, cleans=execution.clean_text
+        )
         endings = Endings(encoder, end=self._call_ended)
         processes = Processes(settings.execution, endings, log_level=settings.logging.level)
         self.registry = Registry(
@@ -111,7 +118,19 @@ class Service:
         # A store of its own: what callers may fill must not push out what the limiter counts.
         desk = Desk(keys, MemoryStore(), ask_ttl_s=settings.execution.ask_ttl_s)
         self.executor = Executor(
-            settings, endings, desk=desk, begin=self.registry.begin_call, processes=processes
+            settings,
+            endings,
+            desk=desk,
+            begin=self.registry.begin_call,
+            end=self._call_ended,
+            processes=processes,
+        )
+        self._courses = Courses(
+            self.executor,
+            endings,
+            cache=ResultCache(execution.cache_bytes),
+            outcomes=Outcomes(MemoryStore(), ttl_s=execution.idempotency_ttl_s),
+            limit=settings.limits.concurrent_calls,
         )
         # Without reload the hours of rules still change what a caller finds.
         tools_change = settings.tools.reload or any(
@@ -131,6 +150,7 @@ class Service:
                     self._catalog,
                     self.executor,
                     encoder,
+                    self._courses,
                     limiter=limiter,
                     desk=desk,
                     clock=time.time,
@@ -174,6 +194,7 @@ class Service:
             await asyncio.gather(self._ending, return_exceptions=True)
         await self.endpoint.authenticator.stop()
         await self.executor.stop()
+        await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
 
     def metadata(self, path: str) -> bytes | None:

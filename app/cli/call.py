@@ -120,6 +120,8 @@ async def _follow(execution: Execution) -> bytes:
                     total=params.get("total"),
                     description=escape(params.get("message", "")),
                 )
+    if execution.refusal is not None:
+        raise execution.refusal
     return execution.result
 
 

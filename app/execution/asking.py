@@ -218,6 +218,7 @@ class Asking:
     # What the tool's Context uses.
 
     def can_ask(self, what: str) -> bool:
+        self.has_asked = True  # the result depends on what the client can do
         return has_capability(self._capabilities, what)
 
     async def elicit(self, key: str, message: str, model: type[F]) -> ElicitResult[F]:

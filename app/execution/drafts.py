@@ -1,4 +1,4 @@
-"""Results on their way through the hooks: what a tool returned, before it is checked and encoded."""
+"""Results on their way through the hooks: what a tool returned, not checked and encoded yet."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -44,7 +44,7 @@ def read_draft(encoded: bytes) -> CallResult:
     )
 
 
-def check_blocks(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def check_blocks(blocks: Any) -> list[dict[str, Any]]:
     """Content blocks as hooks have left them.
 
     Raises:
@@ -55,7 +55,7 @@ def check_blocks(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     checked = []
     for index, block in enumerate(blocks):
         kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind not in _REQUIRED:
+        if not isinstance(kind, str) or kind not in _REQUIRED:
             raise BadBlock(f"content[{index}] has none of the types {', '.join(_REQUIRED)}")
         for member in _REQUIRED[kind]:
             if not isinstance(block.get(member), str):

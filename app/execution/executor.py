@@ -35,7 +35,8 @@ class Executor:
     Args:
         endings: Ends the calls, and knows how many run.
         desk: Where tools ask.
-        begin: Told when a tool's code starts.
+        begin: Told when a tool's code starts, or what stands around it.
+        end: Told when what stands around it has ended; of the code itself ``endings`` tells.
         processes: Carries calls in worker processes.
     """
 
@@ -46,12 +47,14 @@ class Executor:
         *,
         desk: Desk,
         begin: Callable[[Tool], None],
+        end: Callable[[Tool], None],
         processes: Carrier,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._desk = desk
         self._begin = begin
+        self._end = end
         self._limit = settings.limits.concurrent_calls
         self._endings = endings
         threads = ThreadWorkers(
@@ -106,17 +109,42 @@ class Executor:
         Raises:
             Unavailable: Whatever carries it is taken, and the queue for it is full.
         """
-        execution = Execution(
-            tool,
-            call,
-            loop=self._loop,
-            thread=self._thread,
-            timeout_s=timeout_s,
-            leave=self._leave,
-            desk=self._desk,
-            principal=principal,
-        )
-        execution.asking = asking
+        execution = self._execution(tool, call, principal, timeout_s, asking)
+        self.launch(execution, keywords, call, principal)
+        if self._clock is None:
+            self._clock = self._loop.call_later(TICK_S, self._tick)
+        return execution
+
+    def open(
+        self,
+        tool: Tool,
+        call: Call,
+        principal: Principal,
+        *,
+        timeout_s: float,
+        asking: Asking | None = None,
+    ) -> Execution:
+        """A call whose runs are launched by something that stands around them.
+
+        ``close`` must be called when that has ended. Arguments as of ``start``.
+        """
+        execution = self._execution(tool, call, principal, timeout_s, asking)
+        self._begin(tool)
+        self._endings.waited_for.add(execution)
+        if self._clock is None:
+            self._clock = self._loop.call_later(TICK_S, self._tick)
+        return execution
+
+    def close(self, execution: Execution) -> None:
+        """The counterpart of ``open``."""
+        self._endings.waited_for.discard(execution)
+        self._end(execution.tool)
+
+    def launch(
+        self, execution: Execution, keywords: dict[str, Any], call: Call, principal: Principal
+    ) -> None:
+        """Run the code of a call. Arguments and errors as of ``start``."""
+        tool = execution.tool
         if tool.input.context_parameter is not None and tool.process is None:
             keywords[tool.input.context_parameter] = Context(
                 tool_name=tool.name,
@@ -129,6 +157,7 @@ class Executor:
                 lifespan=tool.source.lifespan_value,
                 channel=execution,
             )
+        execution.is_started = False
         self._begin(tool)
         endings = self._endings
         endings.began(execution)
@@ -137,8 +166,26 @@ class Executor:
         except Unavailable:
             endings.refused(execution)
             raise
-        if self._clock is None:
-            self._clock = self._loop.call_later(TICK_S, self._tick)
+
+    def _execution(
+        self,
+        tool: Tool,
+        call: Call,
+        principal: Principal,
+        timeout_s: float,
+        asking: Asking | None,
+    ) -> Execution:
+        execution = Execution(
+            tool,
+            call,
+            loop=self._loop,
+            thread=self._thread,
+            timeout_s=timeout_s,
+            leave=self._leave,
+            desk=self._desk,
+            principal=principal,
+        )
+        execution.asking = asking
         return execution
 
     def give_up(self) -> None:
@@ -177,6 +224,8 @@ class Executor:
 
     def _leave(self, execution: Execution) -> None:
         """Nobody waits for this work any more."""
+        if execution.course is not None and not execution.course.leave():
+            return  # none of the tool's code runs
         carrier = self._carriers[execution.tool.runs_in]
         if carrier.leave(execution):
             self._loop.call_later(STRAGGLER_GRACE_S, carrier.look_after, execution)

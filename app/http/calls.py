@@ -6,7 +6,7 @@ from app.execution.execution import Execution
 from app.http.disconnect import SLOW_READER_S, Watch
 from app.http.exchange import Exchange
 from app.http.responses import Headers, Response, event
-from app.protocol.jsonrpc import result_response
+from app.protocol.jsonrpc import error_response, result_response
 from app.protocol.schema import RequestId
 from app.settings import ExecutionSettings
 
@@ -18,9 +18,9 @@ async def carry_call(
     response = exchange.response
     watch = Watch(exchange.connection, exchange.receive, execution.cancel)
     try:
-        if execution.headers:
-            _mirror(execution.headers, exchange)
         await execution.wait(execution.time() + settings.silence_s)
+        if execution.headers:
+            mirror(execution.headers, exchange)
         # Most calls are over now, and have said nothing.
         if execution.result is None or execution.has_notifications:
             if exchange.accepts.stream:
@@ -30,7 +30,7 @@ async def carry_call(
         if execution.result is None:
             response.disconnected()
             return
-        message = result_response(id, execution.result)
+        message = _message(execution, id, exchange)
         if response.is_streaming or not exchange.accepts.json:
             async with asyncio.timeout(SLOW_READER_S):
                 await response.finish(message)
@@ -46,10 +46,28 @@ async def carry_call(
     finally:
         watch.stop()
         record = exchange.record
-        record.outcome, record.error_id = execution.outcome, execution.error_id
+        if execution.refusal is None:
+            record.outcome, record.error_id = execution.outcome, execution.error_id
 
 
-def _mirror(headers: Headers, exchange: Exchange) -> None:
+def _message(execution: Execution, id: RequestId, exchange: Exchange) -> bytes:
+    """The response.
+
+    Raises:
+        ProtocolError: It is no result, and its HTTP status can still be sent.
+    """
+    refusal = execution.refusal
+    if refusal is None:
+        assert execution.result is not None
+        return result_response(id, execution.result)
+    if not exchange.response.is_streaming:
+        raise refusal
+    exchange.record.refused(refusal)
+    return error_response(id, refusal)
+
+
+def mirror(headers: Headers, exchange: Exchange) -> None:
+    """Repeat the mirrored parameters in the response."""
     exchange.response.add_headers(headers)
     if b"origin" in exchange.headers:  # or a browser would hide them from its page
         names = b", ".join(name for name, _ in headers)

@@ -9,7 +9,7 @@ import structlog
 from app.auth.authenticator import Authenticator
 from app.execution.execution import Execution
 from app.http.address import Addresses
-from app.http.calls import carry_call
+from app.http.calls import carry_call, mirror
 from app.http.exchange import Disconnected, Exchange
 from app.http.gate import NO_MEDIA, Gate
 from app.http.listening import carry_subscription
@@ -208,6 +208,8 @@ class Endpoint:
             return carry_call(answer, call.id, exchange, self._execution_settings)
         if isinstance(answer, Reply):
             exchange.record.outcome = answer.outcome
+            if answer.headers:
+                mirror(answer.headers, exchange)
             message = result_response(call.id, answer.result)
             if not exchange.accepts.json:
                 return exchange.response.finish(message)

@@ -27,10 +27,12 @@ class Reply(NamedTuple):
     Attributes:
         result: The encoded result object.
         outcome: For the log; see ``execution.Outcome``.
+        headers: Response headers that repeat the mirrored parameters.
     """
 
     result: bytes
     outcome: str = "ok"
+    headers: Sequence[tuple[bytes, bytes]] = ()
 
 
 class Subscription(NamedTuple):

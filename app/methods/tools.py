@@ -1,13 +1,17 @@
 """``tools/list`` and ``tools/call`` (Tools)."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from app.auth.challenge import Challenge
 from app.execution.asking import Asking, Desk
+from app.execution.caching import CACHE_KEY, cache_key
+from app.execution.course import Courses, Plan, Prepared
 from app.execution.endings import log_failure, new_error_id
-from app.execution.execution import Execution, Outcome
+from app.execution.execution import Ending, Execution, Outcome
 from app.execution.executor import Executor
+from app.execution.idempotency import IDEMPOTENCY_KEY, idempotency_key
 from app.execution.results import ResultEncoder, message_of
 from app.methods.answers import Reply, Sender
 from app.policy.decision import Demand
@@ -22,6 +26,7 @@ from app.protocol.errors import (
 )
 from app.protocol.headers import check_parameters, mirrored_headers
 from app.protocol.inbound import Call
+from app.protocol.messages import with_meta
 from app.registry.catalog import Catalog
 from app.registry.tool import InvalidArguments, Tool
 from app.registry.views import Offer
@@ -69,6 +74,7 @@ class CallTool:
     Everything that is refused with an HTTP error is refused here, before anything streams.
 
     Args:
+        courses: Starts calls that have something around them.
         limiter: Counts calls, where they are limited.
         desk: Opens what calls bring back from earlier rounds.
         clock: Gives POSIX time.
@@ -80,6 +86,7 @@ class CallTool:
         catalog: Callable[[], Catalog],
         executor: Executor,
         encoder: ResultEncoder,
+        courses: Courses,
         *,
         limiter: Limiter,
         desk: Desk,
@@ -89,6 +96,7 @@ class CallTool:
         self._catalog = catalog
         self._executor = executor
         self._encoder = encoder
+        self._courses = courses
         self._limiter = limiter
         self._desk = desk
         self._clock = clock
@@ -145,13 +153,15 @@ class CallTool:
         offer = catalog.view(principal, self._clock()).offers.get(name)
         if offer is None:
             return None
-        tool, demand, decision, _, _ = offer
+        tool, demand, decision, *_ = offer
         if not decision.callable:
             raise self._refusal(catalog, offer, principal)
         if demand.networks and demand.refuses_address(sender.address):
             message = "This tool may not be called from your network address."
             raise self._challenge().forbidden(message)
-        _timeout_s(call, tool)  # here, where what is refused costs no call
+        # Here, where what is refused costs no call.
+        _timeout_s(call, tool)
+        idempotency_key(call.meta.raw)
         if tool.asks:
             _check_capabilities(tool, call)
         if sender.headers is not None and tool.mirrored:
@@ -192,18 +202,18 @@ class CallTool:
                 when it began.
         """
         # Before anything is counted: what is refused for want of room must not cost a call.
-        self._executor.admit(offer.tool)
+        self._admit(offer, call)
         if state is not None:
-            if offer.tool.single_use:
+            if offer.tool.single_use and IDEMPOTENCY_KEY not in call.meta.raw:
                 return self._start_once(offer, arguments, call, sender, asking=asking, state=state)
-            return self._start(offer, arguments, call, sender.principal, asking)
+            return self._start(offer, arguments, call, sender.principal, asking=asking, state=state)
         limits = offer.limits
         counting = limits and self._limiter.admit(limits, sender.principal, sender.address)
         if counting:
             return self._later(
                 counting, catalog, offer, arguments, call=call, sender=sender, asking=asking
             )
-        return self._start(offer, arguments, call, sender.principal, asking)
+        return self._start(offer, arguments, call, sender.principal, asking=asking)
 
     async def _start_once(
         self,
@@ -216,7 +226,7 @@ class CallTool:
         state: str,
     ) -> Reply | Execution:
         await self._desk.redeem(state)
-        return self._start(offer, arguments, call, sender.principal, asking)
+        return self._start(offer, arguments, call, sender.principal, asking=asking)
 
     async def _later(
         self,
@@ -238,8 +248,20 @@ class CallTool:
             if found is None:
                 raise InvalidParams(f"Unknown tool: {offer.tool.name}")
             offer = found
-        self._executor.admit(offer.tool)
-        return self._start(offer, arguments, call, sender.principal, asking)
+        self._admit(offer, call)
+        return self._start(offer, arguments, call, sender.principal, asking=asking)
+
+    def _admit(self, offer: Offer, call: Call) -> None:
+        """Is there room for one more call?
+
+        Raises:
+            Unavailable: There is not.
+        """
+        if offer.is_plain and IDEMPOTENCY_KEY not in call.meta.raw:
+            self._executor.admit(offer.tool)
+        else:
+            # Whether its code runs at all is not known yet; that has room of its own.
+            self._courses.admit()
 
     def _start(
         self,
@@ -247,14 +269,21 @@ class CallTool:
         arguments: dict[str, Any],
         call: Call,
         principal: Principal,
+        *,
         asking: Asking | None,
+        state: str | None = None,
     ) -> Reply | Execution:
         """Start what was admitted, or answer what is wrong with its arguments."""
         tool = offer.tool
         timeout_s = _timeout_s(call, tool)
+        key = idempotency_key(call.meta.raw)
+        if not offer.is_plain or key is not None:
+            return self._start_course(
+                offer, arguments, call, principal, asking=asking, state=state, key=key
+            )
         prepared = self._prepare(tool, offer.demand, arguments)
-        if isinstance(prepared, Reply):
-            return prepared
+        if isinstance(prepared, Ending):
+            return Reply(prepared.result, prepared.outcome)
         effective, keywords = prepared
         mirrored = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
         execution = self._executor.start(
@@ -262,6 +291,38 @@ class CallTool:
         )
         execution.headers = mirrored
         return execution
+
+    def _start_course(
+        self,
+        offer: Offer,
+        arguments: dict[str, Any],
+        call: Call,
+        principal: Principal,
+        *,
+        asking: Asking | None,
+        state: str | None,
+        key: str | None,
+    ) -> Reply | Execution:
+        """Start what has something around it; or give what was kept, which needs no start."""
+        tool = offer.tool
+        if offer.is_cached and key is None and (asking is None or not asking.has_asked):
+            prepared = self._prepare(tool, offer.demand, arguments)
+            if isinstance(prepared, Ending):
+                return Reply(prepared.result, prepared.outcome)
+            effective = prepared.arguments
+            kept = self._courses.cache.get(cache_key(tool, call, principal, effective))
+            if kept is not None:
+                mirrored = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
+                return Reply(with_meta(kept, CACHE_KEY, "hit"), headers=mirrored)
+        redeem = None
+        if state is not None and tool.single_use and key is not None:
+            redeem = partial(self._desk.redeem, state)
+        execution = self._executor.open(
+            tool, call, principal, timeout_s=_timeout_s(call, tool), asking=asking
+        )
+        prepare = partial(self._prepare, tool, offer.demand)
+        plan = Plan(tool, call, principal, arguments, offer.hooks, prepare, key, redeem)
+        return self._courses.start(execution, plan)
 
     def _refusal(self, catalog: Catalog, offer: Offer, principal: Principal) -> ProtocolError:
         scopes = offer.decision.scopes
@@ -272,26 +333,24 @@ class CallTool:
             return self._challenge().insufficient_scope(scopes)
         return self._challenge().forbidden("This caller may not use this tool.")
 
-    def _prepare(
-        self, tool: Tool, demand: Demand, arguments: dict[str, Any]
-    ) -> tuple[Mapping[str, Any], dict[str, Any]] | Reply:
-        """The arguments that count and the function's own, or what is wrong with them."""
+    def _prepare(self, tool: Tool, demand: Demand, arguments: dict[str, Any]) -> Prepared | Ending:
+        """Valid arguments, or what is wrong with them."""
         try:
-            arguments, keywords = tool.prepare(arguments)
+            effective, keywords = tool.prepare(arguments)
             if demand.arguments:
                 _check_rules(demand, tool, keywords)
         except InvalidArguments as error:
             # Tools, "Error Handling": input validation is for the model to mend.
             reasons = "; ".join(error.reasons)
             text = f"Invalid arguments for {tool.name}: {reasons}"
-            return Reply(self._encoder.error(text), outcome=Outcome.TOOL_ERROR)
+            return Ending(self._encoder.error(text), Outcome.TOOL_ERROR)
         except ToolError as error:
-            return Reply(self._encoder.error(message_of(error)), outcome=Outcome.TOOL_ERROR)
+            return Ending(self._encoder.error(message_of(error)), Outcome.TOOL_ERROR)
         except BaseException as error:  # noqa: BLE001  # validators and defaults are the author's code
             error_id = new_error_id()
             log_failure(tool, error, error_id)
-            return Reply(self._encoder.internal_error(error_id), outcome=Outcome.INTERNAL_ERROR)
-        return arguments, keywords
+            return Ending(self._encoder.internal_error(error_id), Outcome.INTERNAL_ERROR)
+        return Prepared(effective, keywords)
 
 
 def _timeout_s(call: Call, tool: Tool) -> float:

@@ -73,6 +73,14 @@ class ServerMessages:
         return result_response(id, b'{"resultType":"complete",%b}' % meta)
 
 
+def with_meta(result: bytes, key: str, value: Any) -> bytes:
+    """An encoded result with one more member of ``_meta``.
+
+    Every result of this server ends with its ``_meta``, which is never empty.
+    """
+    return b"%b,%b:%b}}" % (result[:-2], orjson.dumps(key), dumps(value))
+
+
 def text_content(text: str) -> bytes:
     """A content array with one text block.
 

@@ -124,7 +124,19 @@ class Catalog:
             for name, tool in self.tools.items():
                 demand = self._demands[name]
                 if decided[demand].visible:
-                    hooks = self._hooks[name]
-                    offers.append(Offer(tool, demand, decided[demand], self._limits[name], hooks))
+                    offers.append(self._offer(tool, demand, decided[demand]))
             view = self._views[decisions, until] = View(offers, self._encoder, until=until)
         return view
+
+    def _offer(self, tool: Tool, demand: Demand, decision: Decision) -> Offer:
+        hooks, caching = self._hooks[tool.name], tool.caching is not None
+        has_hooks = bool(hooks.before or hooks.after)
+        return Offer(
+            tool,
+            demand,
+            decision,
+            self._limits[tool.name],
+            hooks,
+            is_plain=not (has_hooks or caching or tool.retries),
+            is_cached=caching and not (has_hooks or tool.retries),
+        )

@@ -17,7 +17,9 @@ class Offer(NamedTuple):
 
     Attributes:
         limits: How many calls of it in a while.
-        hooks: What stands around its calls.
+        hooks: What looks at its calls.
+        is_plain: Whether nothing stands around its calls.
+        is_cached: Whether kept results are all that does.
     """
 
     tool: Tool
@@ -25,6 +27,8 @@ class Offer(NamedTuple):
     decision: Decision
     limits: tuple[Limit, ...] = ()
     hooks: Hooks = NO_HOOKS
+    is_plain: bool = True
+    is_cached: bool = False
 
 
 class PageEncoder:

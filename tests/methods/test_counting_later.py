@@ -9,9 +9,12 @@ import pytest
 
 from app.auth.challenge import Challenge
 from app.execution.asking import Desk
+from app.execution.caching import ResultCache
+from app.execution.course import Courses
 from app.execution.endings import Endings
 from app.execution.execution import Execution
 from app.execution.executor import Executor
+from app.execution.idempotency import Outcomes
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.methods.answers import Answer, Reply, Sender
@@ -60,13 +63,26 @@ class Counter:
         self.endings = Endings(encoder, end=lambda _: None)
         processes = Processes(self.settings.execution, self.endings, log_level="error")
         self.executor = Executor(
-            self.settings, self.endings, desk=desk, begin=lambda _: None, processes=processes
+            self.settings,
+            self.endings,
+            desk=desk,
+            begin=lambda _: None,
+            end=lambda _: None,
+            processes=processes,
+        )
+        courses = Courses(
+            self.executor,
+            self.endings,
+            cache=ResultCache(0),
+            outcomes=Outcomes(MemoryStore(), ttl_s=60),
+            limit=10,
         )
         limiter = Limiter(self.store)
         self.call_tool = CallTool(
             lambda: self.catalog,
             self.executor,
             encoder,
+            courses,
             limiter=limiter,
             desk=desk,
             clock=lambda: 0.0,

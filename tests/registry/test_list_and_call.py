@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 
 from app.auth.challenge import Challenge
 from app.execution.asking import Desk
+from app.execution.caching import ResultCache
+from app.execution.course import Courses
 from app.execution.endings import Endings
 from app.execution.execution import Execution
 from app.execution.executor import Executor
+from app.execution.idempotency import Outcomes
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.methods.answers import Reply, Sender
@@ -124,13 +127,28 @@ async def _agree(
     desk = Desk(KeyRing([bytes(32)]), MemoryStore(), ask_ttl_s=600)
     endings = Endings(encoder, end=lambda _: None)
     processes = Processes(server.execution, endings, log_level="error")
-    executor = Executor(server, endings, desk=desk, begin=lambda _: None, processes=processes)
+    executor = Executor(
+        server,
+        endings,
+        desk=desk,
+        begin=lambda _: None,
+        end=lambda _: None,
+        processes=processes,
+    )
+    courses = Courses(
+        executor,
+        endings,
+        cache=ResultCache(0),
+        outcomes=Outcomes(MemoryStore(), ttl_s=60),
+        limit=10,
+    )
     limiter = Limiter(MemoryStore())
     list_tools = ListTools(lambda: snapshot, limiter, clock=lambda: now)
     call_tool = CallTool(
         lambda: snapshot,
         executor,
         encoder,
+        courses,
         limiter=limiter,
         desk=desk,
         clock=lambda: now,
