@@ -18,7 +18,8 @@ from app.execution.execution import Outcome
 from app.principal import Principal
 from app.protocol.errors import InvalidParams, Unavailable
 from app.protocol.jsonrpc import canonical, dumps, loads
-from app.state.interface import Store, StoreUnavailable
+from app.state.interface import Store, StoreFull, StoreUnavailable
+from app.toolkit.handles import owner_of
 
 IDEMPOTENCY_KEY: Final = "mcp-tool-server/idempotencyKey"
 """``_meta`` of a request."""
@@ -56,12 +57,14 @@ class _Entry(NamedTuple):
         call: Digest of the tool and the arguments.
         until: POSIX time at which a running call must have ended.
         token: Tells claims apart.
+        owner: As whose the store counts it.
     """
 
     state: str
     call: str
     until: float = 0.0
     token: str = ""
+    owner: str = ""
     outcome: str = ""
 
     def encoded(self, result: bytes = b"") -> bytes:
@@ -79,19 +82,19 @@ class Claim:
     async def settle(self, result: bytes, outcome: str) -> None:
         """This is what came of it, for ever."""
         done = self._entry._replace(state="done", outcome=outcome)
-        await self._replace(done.encoded(result))
+        await self._replace(done, result)
 
     async def lose(self) -> None:
         """It was stopped, and nobody knows what it has done."""
-        await self._replace(self._entry._replace(state="unknown").encoded())
+        await self._replace(self._entry._replace(state="unknown"))
 
     async def release(self) -> None:
         """Nothing came of it: it may be made again."""
-        await self._replace(self._entry._replace(state="open").encoded())
+        await self._replace(self._entry._replace(state="open"))
 
-    async def _replace(self, after: bytes) -> None:
+    async def _replace(self, after: _Entry, result: bytes = b"") -> None:
         try:
-            await self._outcomes.replace(self._name, self._entry.encoded(), after)
+            await self._outcomes.replace(self._name, self._entry.encoded(), after, result)
         except StoreUnavailable as error:
             # The caller gets its answer; who repeats the call is told that nobody knows.
             log.error("outcome_not_kept", problem=str(error))  # noqa: TRY400  # no bug of ours
@@ -137,9 +140,16 @@ class Outcomes:
         name = _name(key, principal)
         call = hashlib.sha256(canonical([tool, arguments])).hexdigest()
         until = self._clock() + remaining_s + GRACE_S
-        mine = _Entry("running", call, until, secrets.token_hex(8))
+        owner = owner_of(principal.identity)
+        mine = _Entry("running", call, until, secrets.token_hex(8), owner)
         try:
             return await self._claim(name, mine)
+        except StoreFull as error:
+            raise Unavailable(
+                "Too many outcomes are kept for you: send this call without an idempotency key, or "
+                "later.",
+                retry_after_s=60,
+            ) from error
         except StoreUnavailable as error:
             raise Unavailable(
                 "Calls with an idempotency key cannot be taken at the moment.", retry_after_s=2
@@ -148,7 +158,7 @@ class Outcomes:
     async def _claim(self, name: str, mine: _Entry) -> Claim | Known:
         before: bytes | None = None
         pause_s = FIRST_LOOK_S
-        while not await self.replace(name, before, mine.encoded()):
+        while not await self.replace(name, before, mine):
             before = await self._store.get(name)
             if before is None:
                 continue
@@ -168,13 +178,16 @@ class Outcomes:
             elif entry.state != "open":
                 if entry.state == "running":
                     log.warning("outcome_lost", how="nothing was heard of the call")
-                    await self.replace(name, before, entry._replace(state="unknown").encoded())
+                    await self.replace(name, before, entry._replace(state="unknown"))
                 return Known(None, Outcome.TOOL_ERROR)
         return Claim(self, name, mine)
 
-    async def replace(self, name: str, before: bytes | None, after: bytes) -> bool:
+    async def replace(
+        self, name: str, before: bytes | None, after: _Entry, result: bytes = b""
+    ) -> bool:
         """As ``Store.replace``."""
-        return await self._store.replace(name, before, after, ttl_s=self._ttl_s)
+        value = after.encoded(result)
+        return await self._store.replace(name, before, value, ttl_s=self._ttl_s, owner=after.owner)
 
     def is_settled(self, name: str) -> None:
         """A call of this process has ended: those who wait for it look again."""

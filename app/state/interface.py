@@ -8,6 +8,10 @@ class StoreUnavailable(Exception):
     """The store cannot be reached. What depends on its answer must not guess it."""
 
 
+class StoreFull(StoreUnavailable):
+    """There is no room for a new value."""
+
+
 class Quota(NamedTuple):
     """At most ``capacity`` admissions under a name in any ``period_s`` seconds.
 
@@ -45,17 +49,36 @@ class Store(Protocol):
     async def get(self, name: str) -> bytes | None:
         """The value, or None where there is none or its time is over."""
 
-    async def set(self, name: str, value: bytes, *, ttl_s: float) -> None:
+    async def set(self, name: str, value: bytes, *, ttl_s: float, owner: str | None = None) -> None:
         """Put a value in place of any other, for ``ttl_s`` seconds from now.
 
         There is no value without an end: a store that is only written grows for ever.
+
+        Args:
+            owner: On whose behalf, so that nobody takes all the room; empty: of somebody who is
+                nobody in particular; None: of the server itself.
+
+        Raises:
+            StoreFull: There is no room, or the owner has used up its part.
         """
 
-    async def replace(self, name: str, before: bytes | None, after: bytes, *, ttl_s: float) -> bool:
+    async def replace(
+        self,
+        name: str,
+        before: bytes | None,
+        after: bytes,
+        *,
+        ttl_s: float,
+        owner: str | None = None,
+    ) -> bool:
         """Put ``after`` in place of ``before``, in one step, and say whether that was done.
 
         Args:
             before: The value that must be there; None: there must be none.
+            owner: As of ``set``.
+
+        Raises:
+            StoreFull: As ``set``.
         """
 
     async def delete(self, name: str) -> None:

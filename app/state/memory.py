@@ -4,10 +4,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from app.state.interface import Quota, StoreUnavailable, Wait
+from app.state.entries import Entries
+from app.state.interface import Quota, Wait
 from app.state.windows import Windows
 
 MAX_ENTRIES: Final = 100_000
+MAX_BYTES: Final = 256 * 1024 * 1024
 
 
 class MemoryStore:
@@ -15,52 +17,49 @@ class MemoryStore:
 
     Args:
         clock: Seconds that only grow.
-        max_entries: A new name beyond this many living ones is refused with ``StoreUnavailable``:
-            dropping another would undo what somebody was promised, such as a revocation. So is a
+        max_entries: A new name beyond this many living ones is refused with ``StoreFull``. So is a
             new name of a quota beyond as many of those.
+        max_bytes: Likewise for the size of all names and values.
     """
 
     def __init__(
-        self, *, clock: Callable[[], float] = time.monotonic, max_entries: int = MAX_ENTRIES
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        max_entries: int = MAX_ENTRIES,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self._clock = clock
-        self._max_entries = max_entries
-        self._entries: dict[str, tuple[float, bytes]] = {}
+        self._entries = Entries(max_entries, max_bytes)
         self._windows = Windows(max_entries)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     async def get(self, name: str) -> bytes | None:
-        entry = self._entries.get(name)
-        if entry is None:
-            return None
-        until, value = entry
-        if until <= self._clock():
-            del self._entries[name]
-            return None
-        return value
+        return self._entries.get(name, self._clock())
 
-    async def set(self, name: str, value: bytes, *, ttl_s: float) -> None:
+    async def set(self, name: str, value: bytes, *, ttl_s: float, owner: str | None = None) -> None:
         now = self._clock()
-        if name not in self._entries and len(self._entries) >= self._max_entries:
-            self._forget_dead(now)
-            if len(self._entries) >= self._max_entries:
-                raise StoreUnavailable(f"the store is full ({self._max_entries} entries)")
-        self._entries[name] = (now + ttl_s, value)
+        self._entries.set(name, value, now + ttl_s, owner, now)
 
-    async def replace(self, name: str, before: bytes | None, after: bytes, *, ttl_s: float) -> bool:
+    async def replace(
+        self,
+        name: str,
+        before: bytes | None,
+        after: bytes,
+        *,
+        ttl_s: float,
+        owner: str | None = None,
+    ) -> bool:
         # One step, because nothing in here waits for anything.
         if await self.get(name) != before:
             return False
-        await self.set(name, after, ttl_s=ttl_s)
+        await self.set(name, after, ttl_s=ttl_s, owner=owner)
         return True
 
     async def delete(self, name: str) -> None:
-        self._entries.pop(name, None)
+        self._entries.delete(name)
 
     def admit(self, quotas: Sequence[Quota]) -> Wait | None:
         return self._windows.admit(quotas, self._clock())
-
-    def _forget_dead(self, now: float) -> None:
-        self._entries = {name: entry for name, entry in self._entries.items() if entry[0] > now}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from app.protocol.jsonrpc import canonical, dumps, loads
-from app.state.interface import Store, StoreUnavailable
+from app.state.interface import Store, StoreFull, StoreUnavailable
 from app.toolkit.errors import ToolError
 
 MAX_VALUE_BYTES: Final = 64 * 1024
@@ -42,6 +42,7 @@ class Handles:
     ) -> None:
         self._store = store
         self._identity = identity
+        self._owner = owner_of(identity)
         self._random = random
 
     async def create(self, kind: str, value: Any, ttl_s: float) -> str:
@@ -63,7 +64,12 @@ class Handles:
         handle = f"{kind}_{self._random(SECRET_BYTES).hex()}"
         entry = _entry(value, ttl_s)
         try:
-            await self._store.set(self._name(kind, handle), entry, ttl_s=ttl_s)
+            await self._store.set(self._name(kind, handle), entry, ttl_s=ttl_s, owner=self._owner)
+        except StoreFull as error:
+            raise ToolError(
+                f"There is no room for another {kind}: too many are kept for you. Use one that "
+                "you have, or try again when some have expired."
+            ) from error
         except StoreUnavailable as error:
             raise _unavailable(kind) from error
         return handle
@@ -94,7 +100,7 @@ class Handles:
             value = change(value)
             after = _entry(value, ttl_s)
             try:
-                if await self._store.replace(name, before, after, ttl_s=ttl_s):
+                if await self._store.replace(name, before, after, ttl_s=ttl_s, owner=self._owner):
                     return value
             except StoreUnavailable as error:
                 raise _unavailable(kind) from error
@@ -126,6 +132,11 @@ class Handles:
         # holds no secret that could be used.
         named = canonical([*self._identity, kind, handle])
         return "handle:" + hashlib.sha256(named).hexdigest()
+
+
+def owner_of(identity: tuple[str | None, str | None]) -> str:
+    """As whose a store counts what is kept for a caller."""
+    return "" if identity[0] is None else hashlib.sha256(canonical([*identity])).hexdigest()
 
 
 def _entry(value: Any, ttl_s: float) -> bytes:

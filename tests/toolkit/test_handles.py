@@ -39,11 +39,18 @@ class _Slow(MemoryStore):
         return await super().get(name)
 
 
+class _Contested(MemoryStore):
+    """A store in which somebody else is always faster."""
+
+    async def replace(self, *_: Any, **__: Any) -> bool:
+        return False
+
+
 class _Gone(MemoryStore):
     async def get(self, name: str) -> bytes | None:
         raise StoreUnavailable(f"no way to {name}")
 
-    async def set(self, name: str, value: bytes, *, ttl_s: float) -> None:
+    async def set(self, name: str, value: bytes, *, ttl_s: float, owner: str | None = None) -> None:
         raise StoreUnavailable(f"no way to {name} for {value!r}, {ttl_s}")
 
     async def delete(self, name: str) -> None:
@@ -74,7 +81,7 @@ async def test_handles_cannot_be_guessed_from_another_or_from_the_store(store: M
     made = {await handles.create("note", 1, 60) for _ in range(100)}
     assert len(made) == 100
     assert {len(handle) for handle in made} == {len("note_") + 48}
-    assert not any(handle in name for handle in made for name in store._entries)
+    assert not any(handle in name for handle in made for name in store._entries._entries)
 
 
 async def _error(handles: Handles, kind: str, handle: str) -> str:
@@ -148,18 +155,24 @@ async def test_no_change_is_lost_when_many_change_a_value_at_once() -> None:
 
 
 async def test_a_change_that_never_comes_through_is_an_error() -> None:
-    store = _Slow()
-    handles = Handles(store, ADA)
+    handles = Handles(_Contested(), ADA)
     handle = await handles.create("count", 0, 60)
-
-    def change(value: int) -> int:
-        # Somebody is always faster.
-        (name,) = store._entries
-        store._entries[name] = (store._entries[name][0], b"[60,%d]" % (value + 1))
-        return -1
-
     with pytest.raises(ToolError, match="changed by others"):
-        await handles.update("count", handle, change)
+        await handles.update("count", handle, lambda value: value + 1)
+
+
+async def test_one_caller_cannot_take_all_the_room(store: MemoryStore) -> None:
+    small = MemoryStore(max_entries=8)
+    ada, eve, nobody = (Handles(small, who) for who in (ADA, EVE, NOBODY))
+    kept = [await ada.create("note", 1, 60) for _ in range(2)]
+    with pytest.raises(ToolError, match="too many are kept for you"):
+        await ada.create("note", 1, 60)
+    await eve.create("note", 1, 60)
+    assert [await nobody.create("note", 1, 60) for _ in range(4)]
+    with pytest.raises(ToolError, match="too many are kept for you"):
+        await nobody.create("note", 1, 60)
+    await ada.delete("note", kept[0])
+    assert await ada.create("note", 1, 60)
 
 
 @rows(
