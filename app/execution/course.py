@@ -5,9 +5,9 @@ way, and the run of the tool's code is a part of it that may come once, several 
 """
 
 import asyncio
-import dataclasses
 import random
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -302,7 +302,7 @@ class Course:
         return HookCall(
             tool_name=self._plan.tool.name,
             # A copy: what the client sent is looked at again.
-            arguments=loads(dumps(arguments)),
+            arguments=MappingProxyType(loads(dumps(arguments))),
             principal=self._plan.principal,
             client=call.meta.client_info,
             protocol_version=call.meta.protocol_version,
@@ -314,8 +314,8 @@ class Course:
         """What the hooks make of what the tool returned."""
         plan = self._plan
         try:
-            before = dataclasses.replace(self._hook_call(arguments), arguments=arguments)
-            result = await run_after(plan.hooks.after, before, read_draft(ending.result))
+            call = self._hook_call(arguments)
+            result = await run_after(plan.hooks.after, call, read_draft(ending.result))
             encoded = self.encoder.finish(plan.tool, result)
         except HookFailed as failed:
             return self._failed(failed)

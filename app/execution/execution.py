@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from app.execution.asking import Asking, Desk
+from app.execution.manner import Manner
 from app.principal import ANONYMOUS, Principal
 from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call
@@ -24,6 +25,8 @@ BURST: Final = 32
 INTERVAL_S: Final = 0.05
 """After a burst of progress values, one in this time is sent: the newest."""
 
+
+AS_IT_IS: Final = Manner(cleans=False)
 
 _Progress = tuple[float, bytes]
 """A value and its encoded notification."""
@@ -71,6 +74,7 @@ class Execution:
         timeout_s: Time until the deadline.
         leave: Stops the work when nobody waits for it any more.
         desk: For a tool that asks; None: it cannot.
+        manner: Changes what the tool says.
 
     Attributes:
         deadline: Instant of ``loop.time()``.
@@ -95,6 +99,7 @@ class Execution:
         "_level",
         "_logs_under_way",
         "_loop",
+        "_manner",
         "_next_progress_at",
         "_of_thread",
         "_pending",
@@ -133,11 +138,13 @@ class Execution:
         timeout_s: float,
         leave: Callable[["Execution"], None],
         desk: Desk | None = None,
+        manner: Manner = AS_IT_IS,
         principal: Principal = ANONYMOUS,
     ) -> None:
         self.tool = tool
         self.asking: Asking | None = None
         self._desk = desk
+        self._manner = manner
         self._call = call
         self._principal = principal
         self.work: Any = None
@@ -249,6 +256,8 @@ class Execution:
             raise TypeError("message must be text")
         if self._token is None:
             return
+        if message is not None:
+            message = self._manner.text(message)
         # Encoded here, where a text that cannot be sent is the caller's mistake.
         encoded = progress(self._token, done, total, message)
         if threading.get_ident() == self._thread:
@@ -264,11 +273,12 @@ class Execution:
         if level not in LOG_LEVELS:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
         # Before anything else: whether a client listens must not decide whether the tool fails.
-        message = log_message(level, data, logger)
+        log_message(level, data, logger)
         if self._level is None or LOG_LEVELS.index(level) < self._level:
             return
         if len(self._pending) >= MAX_PENDING:
             return
+        message = log_message(level, self._manner.data(data), logger)
         if threading.get_ident() == self._thread:
             self._say(message)
         elif self._logs_under_way < MAX_PENDING:

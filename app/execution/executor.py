@@ -14,7 +14,8 @@ from typing import Any, Final
 from app.execution.asking import Asking, Desk
 from app.execution.carrier import Carrier
 from app.execution.endings import Endings
-from app.execution.execution import Execution, Outcome
+from app.execution.execution import AS_IT_IS, Execution, Outcome
+from app.execution.manner import Manner
 from app.execution.tasks import STRAGGLER_GRACE_S, Tasks
 from app.execution.thread_calls import Threads
 from app.execution.threads import ThreadWorkers
@@ -38,6 +39,7 @@ class Executor:
         begin: Told when a tool's code starts, or what stands around it.
         end: Told when what stands around it has ended; of the code itself ``endings`` tells.
         processes: Carries calls in worker processes.
+        manner: Changes what tools say.
     """
 
     def __init__(
@@ -49,11 +51,13 @@ class Executor:
         begin: Callable[[Tool], None],
         end: Callable[[Tool], None],
         processes: Carrier,
+        manner: Manner = AS_IT_IS,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._desk = desk
         self._begin = begin
+        self._manner = manner
         self._end = end
         self._limit = settings.limits.concurrent_calls
         self._endings = endings
@@ -183,6 +187,7 @@ class Executor:
             timeout_s=timeout_s,
             leave=self._leave,
             desk=self._desk,
+            manner=self._manner,
             principal=principal,
         )
         execution.asking = asking

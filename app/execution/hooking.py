@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from app.execution.results import message_of
@@ -40,7 +41,7 @@ async def run_before(hooks: Sequence[Hook], call: HookCall) -> dict[str, Any]:
             continue
         if not isinstance(changed, Mapping):
             raise HookFailed(hook.name, TypeError(f"returned {type(changed).__name__}, no mapping"))
-        call = dataclasses.replace(call, arguments=dict(changed))
+        call = dataclasses.replace(call, arguments=MappingProxyType(dict(changed)))
     return dict(call.arguments)
 
 

@@ -86,6 +86,8 @@ class ResultEncoder:
         elif _has_blocks(value):
             self._refuse_blocks(tool)
             content = _wire_blocks([value] if isinstance(value, BLOCKS) else list(value))
+        elif not tool.structured and isinstance(value, str):
+            content = _wire_blocks([value])
         else:
             structured = value
         if structured is not NO_STRUCTURED_CONTENT:

@@ -41,6 +41,7 @@ class Tasks:
         execution.work = self._loop.create_task(self._run(keywords, execution))
 
     async def _run(self, keywords: dict[str, Any], execution: Execution) -> None:
+        """The task of a call; the watchdog knows it by this code and its ``execution``."""
         execution.is_started = True
         try:
             value = await execution.tool.function(**keywords)
@@ -51,15 +52,6 @@ class Tasks:
             self._endings.succeed(execution, value)
         finally:
             self._endings.ended(execution.tool)
-
-    @staticmethod
-    def tool_of(task: "asyncio.Task[Any]") -> str | None:
-        """Name of the tool whose call a task carries; None: it carries none. From any thread."""
-        coroutine: Any = task.get_coro()
-        if getattr(coroutine, "cr_code", None) is Tasks._run.__code__ and coroutine.cr_frame:
-            execution: Execution = coroutine.cr_frame.f_locals["execution"]
-            return execution.tool.name
-        return None
 
     def leave(self, execution: Execution) -> bool:
         task = execution.work

@@ -11,15 +11,20 @@ import threading
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
+from app.execution.course import carry_course
+from app.execution.execution import Execution
 from app.execution.tasks import Tasks
 
 BEAT_S: Final = 0.5
 BLOCKED_S: Final = 1.0
 """A loop that is this late is blocked."""
+
+_CARRYING: Final = (Tasks._run.__code__, carry_course.__code__)  # noqa: SLF001  # known by its code alone
+"""What runs in a task that carries a call, or goes around it."""
 
 log = structlog.get_logger()
 
@@ -63,7 +68,7 @@ class Watchdog:
                 frame = sys._current_frames().get(self._thread)  # noqa: SLF001  # public by its documentation
                 task = asyncio.current_task(self._loop)
                 if self._beat_at == beat_at:  # still blocked, by what was just found
-                    name = Tasks.tool_of(task) if task is not None else None
+                    name = _tool_of(task) if task is not None else None
                     self._tell(late_s, name, self._place(frame))
 
     def _tell(self, late_s: float, tool: str | None, place: str | None) -> None:
@@ -77,3 +82,12 @@ class Watchdog:
             frame = frame.f_back
         found = frame or innermost
         return None if found is None else f"{Path(found.f_code.co_filename).name}:{found.f_lineno}"
+
+
+def _tool_of(task: "asyncio.Task[Any]") -> str | None:
+    """Name of the tool whose call a task carries; None: it carries none. From any thread."""
+    coroutine: Any = task.get_coro()
+    if getattr(coroutine, "cr_code", None) in _CARRYING and coroutine.cr_frame:
+        execution: Execution = coroutine.cr_frame.f_locals["execution"]
+        return execution.tool.name
+    return None

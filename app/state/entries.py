@@ -53,7 +53,12 @@ class Entries:
     def get(self, name: str, now: float) -> bytes | None:
         """The value, or None where there is none or its time is over."""
         entry = self._entries.get(name)
-        return None if entry is None or entry.until <= now else entry.value
+        if entry is None:
+            return None
+        if entry.until <= now:
+            self._remove(name)
+            return None
+        return entry.value
 
     def set(self, name: str, value: bytes, until: float, owner: str | None, now: float) -> None:
         """Put a value in place of any other.

@@ -30,7 +30,8 @@ class HookCall:
 
     Attributes:
         tool_name: The tool's name as served.
-        arguments: As the hooks before this one have left them; not validated in ``before_call``.
+        arguments: As the hooks before this one have left them; not validated in ``before_call``,
+            and not to be changed in place.
         principal: Who calls.
         client: What the client says it is; for display only.
         protocol_version: Revision of the request.

@@ -51,7 +51,7 @@ class _Gone(MemoryStore):
         raise StoreUnavailable(f"no way to {name}")
 
     async def set(self, name: str, value: bytes, *, ttl_s: float, owner: str | None = None) -> None:
-        raise StoreUnavailable(f"no way to {name} for {value!r}, {ttl_s}")
+        raise StoreUnavailable(f"no way to {name} for {value!r}, {ttl_s}, {owner}")
 
     async def delete(self, name: str) -> None:
         raise StoreUnavailable(f"no way to {name}")
