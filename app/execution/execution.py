@@ -41,7 +41,6 @@ class Outcome:
     TIMEOUT: Final = "timeout"
     CANCELLED: Final = "cancelled"
     INTERNAL_ERROR: Final = "internal_error"
-    REFUSED: Final = "refused"
 
 
 class Leavable(Protocol):
@@ -230,7 +229,7 @@ class Execution:
         """There is no result: the call was refused after all."""
         if self.result is None and not self.cancelled:
             self.refusal = error
-            self.finish(b"", Outcome.REFUSED)
+            self.finish(b"", "")
 
     def wake(self) -> None:
         """Let whoever waits look again."""

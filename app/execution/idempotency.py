@@ -143,7 +143,7 @@ class Outcomes:
         owner = owner_of(principal.identity)
         mine = _Entry("running", call, until, secrets.token_hex(8), owner)
         try:
-            return await self._claim(name, mine)
+            return await self._claim(name, mine, tool)
         except StoreFull as error:
             raise Unavailable(
                 "Too many outcomes are kept for you: send this call without an idempotency key, or "
@@ -155,7 +155,7 @@ class Outcomes:
                 "Calls with an idempotency key cannot be taken at the moment.", retry_after_s=2
             ) from error
 
-    async def _claim(self, name: str, mine: _Entry) -> Claim | Known:
+    async def _claim(self, name: str, mine: _Entry, tool: str) -> Claim | Known:
         before: bytes | None = None
         pause_s = FIRST_LOOK_S
         while not await self.replace(name, before, mine):
@@ -177,7 +177,7 @@ class Outcomes:
                 before = None
             elif entry.state != "open":
                 if entry.state == "running":
-                    log.warning("outcome_lost", how="nothing was heard of the call")
+                    log.warning("outcome_lost", tool=tool)
                     await self.replace(name, before, entry._replace(state="unknown"))
                 return Known(None, Outcome.TOOL_ERROR)
         return Claim(self, name, mine)

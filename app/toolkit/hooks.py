@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, overload
 
 from app.content import NO_STRUCTURED_CONTENT
 from app.principal import Principal
+from app.protocol.jsonrpc import dumps
 from app.protocol.schema import Implementation
 
 DECLARED_HOOKS: Final = "__mcp_hooks__"
@@ -66,6 +67,16 @@ class CallResult:
     content: Sequence[Mapping[str, Any]] | None = None
     is_error: bool = False
     meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def blocks(self) -> list[dict[str, Any]]:
+        """The content as it stands: ``content``, or what would be derived now."""
+        if self.content is not None:
+            return [dict(block) for block in self.content]
+        structured = self.structured_content
+        if structured is NO_STRUCTURED_CONTENT:
+            return [{"type": "text", "text": ""}]
+        text = structured if isinstance(structured, str) else dumps(structured).decode()
+        return [{"type": "text", "text": text}]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,11 @@ from pydantic import AwareDatetime, BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from app.cli.main import add_all_commands
+from app.registry.guards import InjectionOptions, RedactOptions
 from app.settings import (
     ApiKeySettings,
     Conditions,
+    HookSettings,
     IntrospectionSettings,
     IssuerSettings,
     PolicySettings,
@@ -53,6 +55,9 @@ NESTED: Mapping[str, type[BaseModel]] = {
     "[policies.requires]": Requirement,
     "[policies.conditions]": Conditions,
     "[[limits.rates]]": ToolRate,
+    "[[hooks]]": HookSettings,
+    "[hooks.options] redact": RedactOptions,
+    "[hooks.options] injection": InjectionOptions,
 }
 
 

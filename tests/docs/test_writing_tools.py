@@ -124,7 +124,7 @@ def test_the_configuration_of_the_page_names_its_tools(examples: Path, tmp_path:
         assert set(tomllib.loads(block.text)) == {"overrides"}
 
 
-def test_the_page_names_what_the_facade_offers() -> None:
-    text = PAGE.read_text("utf-8")
+def test_the_pages_name_what_the_facade_offers() -> None:
+    text = PAGE.read_text("utf-8") + (DOCS / "hooks.md").read_text("utf-8")
 
     assert [name for name in facade if f"`{name}`" not in text] == []
