@@ -1,0 +1,129 @@
+"""Invisible and bidirectional characters and terminal escapes leave what this server sends.
+
+Somebody who reads a text on a screen and the model that reads it as characters shall read the
+same. ``app/guards/characters.py`` says which characters go and where some of them stay. Besides:
+
+=========================  ===============================================================
+sequence                   what goes
+=========================  ===============================================================
+``ESC [`` ... (CSI)        all of it: colours, movements of the cursor
+``ESC ]`` ... (OSC)        all of it, if it ends within 4,096 characters: titles, links, the
+                           clipboard; likewise DCS, SOS, PM and APC
+``ESC`` and a character    both
+the same with C1 controls  likewise; a C1 control that begins nothing goes alone
+``ESC`` before the rest    the one character; what follows is harmless without it
+=========================  ===============================================================
+
+Source: ECMA-48, sections 5.3 to 5.6.
+
+Texts keep their letters: nothing is normalised, and what cannot be told from honest text stays,
+homoglyphs for one. Hints where a line may be broken (soft hyphen, zero-width space) and marks of
+direction go although honest texts have them; such a text reads the same without.
+"""
+
+import re
+from operator import is_
+from typing import Any, Final
+
+from app.guards.characters import ALWAYS_GO, DOUBTFUL, KEPT, PLAIN
+
+MAX_STRING: Final = 4096
+"""Characters inside a control string. One that is longer is no title and no link: it is shown."""
+
+# What a control string may hold: a terminal gives up at CAN, SUB and at what begins anew. That
+# also makes each character looked at once, however many strings are opened and none is closed.
+_STRING: Final = (
+    rf"[^\x07\x18\x1a\x1b\x80-\x9f]{{0,{MAX_STRING}}}+(?:\x1b\\|\x9c)",
+    rf"[^\x07\x18\x1a\x1b\x80-\x9f]{{0,{MAX_STRING}}}+(?:\x07|\x1b\\|\x9c)",  # xterm: BEL too
+)
+_PARAMETERS: Final = r"[0-?]*+[ -/]*+[@-~]"
+
+# It begins with a plain set of characters, for which a text is searched fast.
+_GOES: Final = re.compile(
+    rf"[{ALWAYS_GO}](?:(?<=\x1b)(?:\[{_PARAMETERS}|[PX^_]{_STRING[0]}|\]{_STRING[1]}|[ -/]*+[0-~])"
+    rf"|(?<=\x9b){_PARAMETERS}|(?<=[\x90\x98\x9e\x9f]){_STRING[0]}|(?<=\x9d){_STRING[1]})?"
+)
+
+# JSON writes a control character as \u00XX or \b. The characters \u in a text look like it.
+_ESCAPED: Final = re.compile(rb"\\[ub]")
+_BACKSLASH: Final = 0x5C
+_DELETE: Final = 0x7F
+
+
+def is_suspect(encoded: bytes) -> bool:
+    """Whether encoded JSON may hold anything to take out; a False is certain.
+
+    It is asked about every result, so it looks at bytes first: nearly all are ASCII.
+    """
+    if _DELETE in encoded or (_BACKSLASH in encoded and _ESCAPED.search(encoded) is not None):
+        return True
+    if encoded.isascii():
+        return False
+    text = encoded.decode()
+    # isprintable() is fast, and False for all that may go but fillers and selectors. These five
+    # are the first bytes of those in UTF-8.
+    if (
+        0xCD not in encoded
+        and 0xE1 not in encoded
+        and 0xE3 not in encoded
+        and 0xEF not in encoded
+        and 0xF3 not in encoded
+        and text.isprintable()
+    ):
+        return False
+    return PLAIN.fullmatch(text) is None
+
+
+def clean_text(text: str) -> str:
+    """The text without what has to go; the very same object where there is no such thing.
+
+    Doing it twice is doing it once: sequences and what always goes go first, so the rest has its
+    final neighbours when they decide about it; and they stay.
+    """
+    if PLAIN.fullmatch(text) is not None:
+        return text
+    cleaned = DOUBTFUL.sub(_kept, _GOES.sub("", text))
+    return text if cleaned == text else cleaned
+
+
+def _kept(run: re.Match[str]) -> str:
+    kept = KEPT.match(run.string, run.start())
+    return "" if kept is None else kept[0]
+
+
+def clean_data(value: Any) -> Any:
+    """JSON data whose strings and keys are clean; the same object where nothing had to go.
+
+    No member is lost: a key that was clean keeps its name, and one that becomes like another is
+    given a number, as in ``name (2)``. Data may be as deep as JSON encoders take it.
+    """
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return _clean_members(value)
+    if isinstance(value, (list, tuple)):
+        items = list(map(clean_data, value))
+        return value if all(map(is_, items, value)) else items
+    return value
+
+
+def _clean_members(members: dict[str, Any]) -> dict[str, Any]:
+    values = list(map(clean_data, members.values()))
+    names = list(map(clean_text, members))
+    if all(map(is_, values, members.values())) and all(map(is_, names, members)):
+        return members
+    taken = {name for name, key in zip(names, members, strict=True) if name is key}
+    out = {}
+    for name, key, value in zip(names, members, values, strict=True):
+        out[name if name is key else _free(name, taken)] = value
+    return out
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The name, or the first one with a number that no member has; it is taken then."""
+    free, number = name, 1
+    while free in taken:
+        number += 1
+        free = f"{name} ({number})"
+    taken.add(free)
+    return free
