@@ -6,17 +6,21 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from cachetools import TLRUCache
+from cachetools import LRUCache
 
-from app.execution.execution import Ending
+from app.execution.execution import Ending, Execution, Outcome
 from app.principal import Principal
 from app.protocol.inbound import Call
 from app.protocol.jsonrpc import canonical
+from app.protocol.messages import meta_member, with_meta
 from app.protocol.schema import is_reserved_meta_key
 from app.registry.tool import Tool
 
 CACHE_KEY: Final = "mcp-tool-server/cache"
 """``_meta`` of a result: ``hit`` or ``miss``."""
+
+HIT: Final = meta_member(CACHE_KEY, "hit")
+MISS: Final = meta_member(CACHE_KEY, "miss")
 
 OWN_PREFIX: Final = "mcp-tool-server/"
 _OF_ONE_REQUEST: Final = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
@@ -60,23 +64,60 @@ class ResultCache:
 
     def __init__(self, max_bytes: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._entries: TLRUCache[Key, _Entry] = TLRUCache(
-            max_bytes,
-            ttu=lambda _key, entry, _now: entry.until,
-            timer=clock,
-            getsizeof=lambda entry: len(entry.result) + ENTRY_BYTES,
+        # Not TLRUCache, which costs three times as much: what has expired waits for its turn.
+        self._entries: LRUCache[Key, _Entry] = LRUCache(
+            max_bytes, getsizeof=lambda entry: len(entry.result) + ENTRY_BYTES
         )
         self.flights: dict[Key, asyncio.Future[Ending | None]] = {}
 
     def get(self, key: Key) -> bytes | None:
         """The result, or None where there is none or its time is over."""
         entry = self._entries.get(key)
-        return None if entry is None else entry.result
+        return None if entry is None or entry.until <= self._clock() else entry.result
 
     def put(self, key: Key, result: bytes, ttl_s: float) -> None:
         """Keep a result; one that is larger than all there may be is not kept."""
         if len(result) + ENTRY_BYTES <= self._entries.maxsize:
             self._entries[key] = _Entry(result, self._clock() + ttl_s)
+
+
+class Keeping:
+    """Keeps the result of a call that nothing else stands around, and shares it meanwhile.
+
+    Implements ``app.execution.execution.Leavable``: cheaper than a course, which needs a task.
+    """
+
+    def __init__(self, cache: ResultCache, key: Key, ttl_s: float, execution: Execution) -> None:
+        self._cache = cache
+        self._key = key
+        self._ttl_s = ttl_s
+        self._execution = execution
+        cache.flights[key] = asyncio.get_running_loop().create_future()
+        execution.course = self
+        execution.run_ended = self.run_ended
+
+    def leave(self) -> bool:
+        self._land(None)
+        return True
+
+    def run_ended(self, ending: Ending) -> None:
+        """The tool's code has ended, and so has the call."""
+        execution, (result, outcome, *_) = self._execution, ending
+        execution.course = execution.run_ended = None  # no ring for the collector to find
+        if execution.has_asked:
+            self._land(None)
+        else:
+            self._land(ending)
+            if outcome == Outcome.OK:
+                self._cache.put(self._key, result, self._ttl_s)
+            if outcome in {Outcome.OK, Outcome.TOOL_ERROR}:
+                result = with_meta(result, MISS)
+        execution.finish(result, outcome)
+
+    def _land(self, ending: Ending | None) -> None:
+        flight = self._cache.flights.pop(self._key, None)
+        if flight is not None:
+            flight.set_result(ending)
 
 
 def cache_key(

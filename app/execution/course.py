@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from app.execution.caching import CACHE_KEY, ResultCache, cache_key
+from app.execution.caching import HIT, MISS, ResultCache, cache_key
 from app.execution.drafts import read_draft
 from app.execution.endings import Endings, log_failure, new_error_id
 from app.execution.execution import Ending, Execution, Outcome
@@ -152,7 +152,7 @@ class Course:
         self._plan = plan
         self._running: asyncio.Future[Ending] | None = None
         self._notes: dict[str, Any] = {}
-        self._kept: str | None = None
+        self._kept: bytes | None = None
 
     def leave(self) -> bool:
         if self.task is not None:
@@ -221,7 +221,7 @@ class Course:
         else:
             result, outcome = await self._finished(ending, arguments)
         if self._kept is not None and outcome in {Outcome.OK, Outcome.TOOL_ERROR}:
-            result = with_meta(result, CACHE_KEY, self._kept)
+            result = with_meta(result, self._kept)
         return result, outcome
 
     # Kept results.
@@ -237,7 +237,7 @@ class Course:
         while True:
             found = cache.get(key)
             if found is not None:
-                self._kept = "hit"
+                self._kept = HIT
                 return Ending(found, Outcome.OK, is_draft)
             flight = cache.flights.get(key)
             if flight is None:
@@ -245,7 +245,7 @@ class Course:
             await asyncio.wait({flight})
             shared = flight.result()
             if shared is not None:
-                self._kept = "hit"
+                self._kept = HIT
                 return shared
         flight = cache.flights[key] = asyncio.get_running_loop().create_future()
         ending = None
@@ -256,7 +256,7 @@ class Course:
             has_asked = self._execution.has_asked  # by now
             flight.set_result(None if has_asked else ending)
         if not has_asked:
-            self._kept = "miss"
+            self._kept = MISS
             if ending.outcome == Outcome.OK:
                 cache.put(key, ending.result, caching.ttl_s)
         return ending

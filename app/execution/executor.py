@@ -141,6 +141,7 @@ class Executor:
 
     def close(self, execution: Execution) -> None:
         """The counterpart of ``open``."""
+        execution.course = execution.run_ended = None  # no ring for the collector to find
         self._endings.waited_for.discard(execution)
         self._end(execution.tool)
 

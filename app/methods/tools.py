@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from app.auth.challenge import Challenge
 from app.execution.asking import Asking, Desk
-from app.execution.caching import CACHE_KEY, cache_key
+from app.execution.caching import HIT, Keeping, cache_key
 from app.execution.course import Courses, Plan, Prepared
 from app.execution.endings import log_failure, new_error_id
 from app.execution.execution import Ending, Execution, Outcome
@@ -304,25 +304,49 @@ class CallTool:
         key: str | None,
     ) -> Reply | Execution:
         """Start what has something around it; or give what was kept, which needs no start."""
-        tool = offer.tool
+        tool, timeout_s = offer.tool, _timeout_s(call, offer.tool)
         if offer.is_cached and key is None and (asking is None or not asking.has_asked):
-            prepared = self._prepare(tool, offer.demand, arguments)
-            if isinstance(prepared, Ending):
-                return Reply(prepared.result, prepared.outcome)
-            effective = prepared.arguments
-            kept = self._courses.cache.get(cache_key(tool, call, principal, effective))
-            if kept is not None:
-                mirrored = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
-                return Reply(with_meta(kept, CACHE_KEY, "hit"), headers=mirrored)
+            answer = self._kept(offer, arguments, call, principal, asking=asking)
+            if answer is not None:
+                return answer
         redeem = None
         if state is not None and tool.single_use and key is not None:
             redeem = partial(self._desk.redeem, state)
-        execution = self._executor.open(
-            tool, call, principal, timeout_s=_timeout_s(call, tool), asking=asking
-        )
+        execution = self._executor.open(tool, call, principal, timeout_s=timeout_s, asking=asking)
         prepare = partial(self._prepare, tool, offer.demand)
         plan = Plan(tool, call, principal, arguments, offer.hooks, prepare, key, redeem)
         return self._courses.start(execution, plan)
+
+    def _kept(
+        self,
+        offer: Offer,
+        arguments: dict[str, Any],
+        call: Call,
+        principal: Principal,
+        *,
+        asking: Asking | None,
+    ) -> Reply | Execution | None:
+        """A kept result; or the start of what will be one; or None: an equal call runs."""
+        tool, cache = offer.tool, self._courses.cache
+        prepared = self._prepare(tool, offer.demand, arguments)
+        if isinstance(prepared, Ending):
+            return Reply(prepared.result, prepared.outcome)
+        effective, keywords = prepared
+        mirrored = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
+        key = cache_key(tool, call, principal, effective)
+        found = cache.get(key)
+        if found is not None:
+            return Reply(with_meta(found, HIT), headers=mirrored)
+        if key in cache.flights:
+            return None
+        self._executor.admit(tool)
+        execution = self._executor.start(
+            tool, keywords, call, principal, timeout_s=_timeout_s(call, tool), asking=asking
+        )
+        execution.headers = mirrored
+        assert tool.caching is not None
+        Keeping(cache, key, tool.caching.ttl_s, execution)
+        return execution
 
     def _refusal(self, catalog: Catalog, offer: Offer, principal: Principal) -> ProtocolError:
         scopes = offer.decision.scopes

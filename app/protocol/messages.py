@@ -73,12 +73,17 @@ class ServerMessages:
         return result_response(id, b'{"resultType":"complete",%b}' % meta)
 
 
-def with_meta(result: bytes, key: str, value: Any) -> bytes:
+def meta_member(key: str, value: Any) -> bytes:
+    """What ``with_meta`` adds, encoded once."""
+    return b",%b:%b}}" % (dumps(key), dumps(value))
+
+
+def with_meta(result: bytes, member: bytes) -> bytes:
     """An encoded result with one more member of ``_meta``.
 
     Every result of this server ends with its ``_meta``, which is never empty.
     """
-    return b"%b,%b:%b}}" % (result[:-2], orjson.dumps(key), dumps(value))
+    return result[:-2] + member
 
 
 def text_content(text: str) -> bytes:

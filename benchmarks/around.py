@@ -1,0 +1,160 @@
+"""`python -m benchmarks.around`: what each thing that can stand around a call adds to it.
+
+In one process and without sockets: the same call with and without it, in turns, the least of the
+rounds. A whole request costs some 50 µs more, for its socket.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvloop
+
+from app.execution.execution import Execution
+from app.methods.answers import Answer, Sender
+from app.protocol.inbound import Call, RequestMeta
+from app.server import Service
+from app.settings import Settings
+
+ROUNDS = 8
+CALLS = 1000
+TEXT = "Ada wrote to ops about order 4711, which was due on 2026-11-30 at 14:05. " * 3
+
+TOOLS = '''
+from pydantic import BaseModel
+
+from app import after_call, before_call, tool
+
+READS = {"read_only": True}
+
+
+class Result(BaseModel):
+    text: str
+    count: int
+
+
+def make(name, **options):
+    async def function(text: str, count: int) -> Result:
+        """Count."""
+        return Result(text=text, count=count)
+
+    function.__name__ = name
+    return tool(**options)(function)
+
+
+plain = make("plain")
+hooked_before = make("hooked_before")
+hooked_after = make("hooked_after")
+redacted = make("redacted")
+scanned = make("scanned")
+kept = make("kept", annotations=READS, cache_ttl_s=3600)
+missed = make("missed", annotations=READS, cache_ttl_s=3600)
+retried = make("retried", annotations=READS, retries=2)
+
+
+@tool(isolation="process")
+def apart(text: str, count: int) -> Result:
+    """Count."""
+    return Result(text=text, count=count)
+
+
+@before_call
+def nothing_before(call):
+    """Do nothing."""
+
+
+@after_call
+def nothing_after(call, result):
+    """Do nothing."""
+'''
+
+HOOKS = (
+    {"tools": ["hooked_before"], "use": "nothing_before"},
+    {"tools": ["hooked_after"], "use": "nothing_after"},
+    {"tools": ["redacted"], "use": "redact", "options": {"locales": ["us"]}},
+    {"tools": ["scanned"], "use": "injection"},
+)
+
+VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "nothing": ("plain", {}, "same"),
+    "an idempotency key": ("plain", {}, "key"),
+    "a kept result, found": ("kept", {}, "same"),
+    "a kept result, not found": ("missed", {}, "new"),
+    "`retries`, not needed": ("retried", {}, "same"),
+    "a hook before": ("hooked_before", {}, "same"),
+    "a hook after": ("hooked_after", {}, "same"),
+    "`redact`, 200 characters": ("redacted", {}, "same"),
+    "`injection`, 200 characters": ("scanned", {}, "same"),
+    "a process": ("apart", {}, "same"),
+}
+
+
+async def measure(folder: Path) -> dict[str, float]:
+    """CPU time of a call in µs, least of the rounds, by variant."""
+    (folder / "around.py").write_text(TOOLS, "utf-8")
+    settings = Settings.model_validate(
+        {
+            "tools": {"directory": folder, "reload": False},
+            "hooks": HOOKS,
+            "limits": {"rates": [], "list_rates": []},
+            "execution": {"processes": 1},
+        }
+    )
+    service = Service(settings, log_problems=False)
+    await service.start()
+    service.registry.settle()
+    numbers = itertools.count()
+
+    async def call(tool: str, how: str) -> None:
+        number = next(numbers)
+        raw = {"mcp-tool-server/idempotencyKey": str(number)} if how == "key" else {}
+        meta = RequestMeta("2026-07-28", {}, None, None, None, None, raw)
+        arguments = {"text": TEXT, "count": number if how == "new" else 1}
+        request = Call(number, "tools/call", {"name": tool, "arguments": arguments}, meta)
+        answer = service.router.dispatch(request, Sender())
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        assert isinstance(answer, Answer)
+        if isinstance(answer, Execution):
+            await answer.wait()
+            assert answer.outcome == "ok", answer.result
+
+    least = dict.fromkeys(VARIANTS, float("inf"))
+    try:
+        for _ in range(ROUNDS):
+            for name, (tool, _, how) in VARIANTS.items():
+                least[name] = min(least[name], await _round(call, tool, how))
+    finally:
+        await service.stop()
+    return least
+
+
+async def _round(call: Callable[[str, str], Awaitable[None]], tool: str, how: str) -> float:
+    gc.collect()
+    before = time.process_time()
+    for _ in range(CALLS):
+        await call(tool, how)
+    return (time.process_time() - before) / CALLS * 1e6
+
+
+def main() -> None:
+    """Measure and print a table."""
+    structlog.configure(processors=[], logger_factory=lambda *_: structlog.ReturnLogger())
+    with tempfile.TemporaryDirectory(prefix="around-") as name:
+        found = uvloop.run(measure(Path(name)))
+    plain = found["nothing"]
+    print("| | µs | more |")
+    print("|---|---:|---:|")
+    for name, us in found.items():
+        print(f"| {name} | {us:.1f} | {us - plain:.1f} |")
+
+
+if __name__ == "__main__":
+    main()
