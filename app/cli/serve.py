@@ -27,6 +27,7 @@ from app.cli.options import (
     load_or_exit,
     tool_flags,
 )
+from app.guards.redaction import Redactor
 from app.http.serving import bind, make_server
 from app.observability.logs import configure_logging, flush_event_logs
 from app.server import create_app
@@ -88,7 +89,7 @@ def run_worker(
     listener: socket.socket,
 ) -> None:
     """One process that serves."""
-    configure_logging(settings.logging.level, settings.logging.format)
+    _start_log(settings)
     # Threads load modules and run tools; the event loop must get its turn among them soon.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     app = create_app(settings, config=config, flags=flags)
@@ -106,6 +107,14 @@ def run_worker(
 
     server = make_server(app.serve, settings.server, on_drain=app.drain, on_listening=listening)
     _run_to_the_end(server.serve(sockets=[listener]))
+
+
+def _start_log(settings: Settings) -> None:
+    logging_ = settings.logging
+    redact = None
+    if logging_.redact:
+        redact = Redactor(logging_.redact, locales=logging_.locales).data
+    configure_logging(logging_.level, logging_.format, redact=redact)
 
 
 def _run_to_the_end(serving: Coroutine[Any, Any, None]) -> NoReturn:
@@ -154,7 +163,7 @@ def _supervise(
     listener: socket.socket,
 ) -> None:
     """Keep several workers running; end them together."""
-    configure_logging(settings.logging.level, settings.logging.format)
+    _start_log(settings)
     context = multiprocessing.get_context("spawn")
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())

@@ -7,11 +7,12 @@ credentials are never passed here.
 import asyncio
 import json
 import logging
+import re
 import sys
 import threading
 import time
 import weakref
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, Final, Literal, TextIO
 
 import orjson
@@ -20,11 +21,16 @@ import structlog
 MAX_CLIENT_TEXT: Final = 64
 FLUSH_S: Final = 0.02
 """How long a line of an ``EventLog`` may wait for others."""
+_ERROR_ID: Final = re.compile(r"[0-9a-f]{16}\Z")
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def configure_logging(
-    level: str, form: Literal["auto", "json", "pretty"], stream: TextIO | None = None
+    level: str,
+    form: Literal["auto", "json", "pretty"],
+    stream: TextIO | None = None,
+    *,
+    redact: Callable[[Any], Any] | None = None,
 ) -> None:
     """Set up structlog for the process, and the standard library's loggers with it.
 
@@ -32,6 +38,9 @@ def configure_logging(
         level: ``debug``, ``info``, ``warning`` or ``error``.
         form: ``auto`` is pretty on a terminal and JSON elsewhere.
         stream: Where lines go; default: standard error.
+        redact: Takes what must not be in a log out of plain JSON data: out of texts, nested ones
+            too, and out of what stands beside a telling name. It returns the very same object
+            where there is nothing.
     """
     out = stream or sys.stderr
     pretty = form == "pretty" or (form == "auto" and out.isatty())
@@ -42,9 +51,17 @@ def configure_logging(
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="timestamp"),
             structlog.dev.ConsoleRenderer(colors=out.isatty()),
         ]
+        if redact is not None:
+            # Tracebacks as plain text: colours would tear apart what is looked for.
+            plain = structlog.dev.ConsoleRenderer(
+                colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+            formatted = [structlog.processors.format_exc_info, _Redaction(redact)]
+            processors = [*formatted, *processors[:-1], plain]
     else:
         factory = structlog.BytesLoggerFactory(out.buffer)
-        processors = [structlog.processors.format_exc_info, _json_line]
+        redaction = [] if redact is None else [_Redaction(redact)]
+        processors = [structlog.processors.format_exc_info, *redaction, _json_line]
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
@@ -76,7 +93,8 @@ class EventLog:
 
     A structlog logger costs three times what its line costs to encode, and a write costs as much
     again; so the JSON form of this event is encoded here, and all lines of ``FLUSH_S`` are handed
-    to the output of structlog's logger at once. The lines are the same.
+    to the output of structlog's logger at once. The lines are the same, but nothing is redacted:
+    its fields are the server's own, and what comes from clients among them is short.
     """
 
     def __init__(self, event: str) -> None:
@@ -127,10 +145,37 @@ class _Clock:
 _clock: Final = _Clock()
 
 
+class _Redaction:
+    """A processor: takes out of a line what must not be in it, before level and instant are added.
+
+    What is looked at is what would be written: values that are no plain data as their encoding.
+    """
+
+    def __init__(self, redact: Callable[[Any], Any]) -> None:
+        self._redact = redact
+
+    def __call__(
+        self, _: Any, __: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        error_id = event.get("error_id")
+        try:
+            looked: dict[str, Any] = self._redact(json.loads(_encoded(event)))
+        except Exception as error:  # noqa: BLE001  # rather no line than one that was not looked at
+            looked = {"event": "line_withheld", "error": type(error).__name__}
+        # Made by us, and now and then of digits alone, as cards are.
+        if isinstance(error_id, str) and _ERROR_ID.match(error_id):
+            looked["error_id"] = error_id
+        return looked
+
+
 def _json_line(_: Any, level: str, event: MutableMapping[str, Any]) -> bytes:
     """The last processor: level, instant, and one line of JSON."""
     event["level"] = level
     event["timestamp"] = _clock.now()
+    return _encoded(event)
+
+
+def _encoded(event: MutableMapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(event, default=repr)
     except TypeError:  # a lone surrogate, or a number beyond 64 bits

@@ -16,6 +16,7 @@ from app.settings.limits import LimitsSettings, RateLimit, ToolRate
 from app.settings.policies import SCOPE_TOKEN, Conditions, PolicySettings, Requirement
 from app.settings.sections import (
     ENVIRONMENT_TOOL,
+    REDACTED_LOCALES,
     ExecutionSettings,
     LoggingSettings,
     SecretsSettings,
@@ -28,6 +29,7 @@ from app.settings.server import ServerSettings
 __all__ = [
     "ENVIRONMENT_TOOL",
     "MAX_DEADLINE_S",
+    "REDACTED_LOCALES",
     "RESERVED_SECTIONS",
     "SCOPE_TOKEN",
     "ApiKeySettings",

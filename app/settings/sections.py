@@ -147,6 +147,15 @@ class SecretsSettings(Section):
         return value
 
 
+REDACTED_LOCALES: Final = (
+    *("ar", "at", "au", "be", "bg", "br", "ca", "ch", "cl", "cn", "cz", "de", "dk", "ee", "es"),
+    *("fi", "fr", "gb", "gr", "hr", "id", "ie", "il", "in", "is", "it", "jp", "kr", "lt", "lv"),
+    *("mx", "my", "nl", "no", "pl", "pt", "ro", "ru", "se", "si", "sk", "th", "tr", "ua", "us"),
+    "za",
+)
+"""Countries whose national ids the redaction knows."""
+
+
 class LoggingSettings(Section):
     level: Annotated[
         Literal["debug", "info", "warning", "error"], Field(description="Mildest level written.")
@@ -155,6 +164,28 @@ class LoggingSettings(Section):
         Literal["auto", "json", "pretty"],
         Field(description="JSON lines, or coloured text; auto: pretty on a terminal."),
     ] = "auto"
+    redact: Annotated[
+        tuple[Literal["email", "phone", "card", "national_id", "secret"], ...],
+        Field(description="What is masked in log lines; an empty list masks nothing."),
+    ] = ("email", "phone", "card", "national_id", "secret")
+    locales: Annotated[
+        tuple[str, ...],
+        Field(
+            description="Countries (ISO 3166, two small letters) whose national ids, and whose "
+            "phone numbers without a country code, are masked too."
+        ),
+    ] = ()
+
+    @field_validator("locales")
+    @classmethod
+    def _locales_are_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for locale in value:
+            if locale not in REDACTED_LOCALES:
+                raise ValueError(
+                    f"{locale!r} is not a country that is known; known: "
+                    f"{', '.join(REDACTED_LOCALES)}"
+                )
+        return value
 
 
 ENVIRONMENT_TOOL: Final = "environment:"
