@@ -19,9 +19,11 @@ from app.execution.course import Courses
 from app.execution.endings import Endings
 from app.execution.executor import Executor
 from app.execution.idempotency import Outcomes
+from app.execution.manner import Manner
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.execution.watchdog import Watchdog
+from app.guards.redaction import Redactor
 from app.http.endpoint import Endpoint
 from app.http.routes import Application
 from app.methods.discover import Discover
@@ -62,6 +64,13 @@ def key_ring(settings: Settings) -> KeyRing:
     """The configured keys, or one that lives as long as the process."""
     keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
     return KeyRing(keys or [secrets.token_bytes(32)])
+
+
+def _manner(settings: Settings) -> Manner:
+    """What tools say to their client is masked as the log is."""
+    kinds, locales = settings.logging.redact, settings.logging.locales
+    redactor = Redactor(kinds, locales=locales) if kinds else None
+    return Manner(cleans=settings.execution.clean_text, redactor=redactor)
 
 
 class Service:
@@ -124,6 +133,7 @@ class Service:
             begin=self.registry.begin_call,
             end=self._call_ended,
             processes=processes,
+            manner=_manner(settings),
         )
         self._courses = Courses(
             self.executor,

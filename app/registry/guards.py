@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.content import NO_STRUCTURED_CONTENT
 from app.guards.injection import find_injection
-from app.guards.redaction import Kind, Redactor
+from app.guards.redaction import Redactor
+from app.guards.spans import Kind
 from app.toolkit import CallResult, HookCall, ToolError
 
 FLAGS_KEY: Final = "mcp-tool-server/flags"
