@@ -151,9 +151,10 @@ class Login:
             raise Refused("The ID token is of another login (nonce).")
         settings = self._issuer.settings
         check_times(claims, self._clock(), settings.leeway_s, need_exp=True)
-        subject = claim_at(claims, settings.claims.subject)
+        path = self._settings.subject or settings.claims.subject
+        subject = claim_at(claims, path)
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_IDENTIFIER:
-            raise Refused(f"The ID token does not say who it is ({settings.claims.subject}).")
+            raise Refused(f"The ID token does not say who it is ({path}).")
         return subject
 
     def _check_audience(self, claims: Mapping[str, Any]) -> None:

@@ -9,8 +9,6 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
 from app.execution.pages import Page
@@ -50,6 +48,10 @@ HEADERS: Final[Mapping[str, str]] = {
 
 @functools.cache
 def _template() -> Any:
+    # Not above: only servers whose users log in to pages need it, and it takes 9 MiB.
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+    from markupsafe import Markup  # noqa: PLC0415
+
     environment = Environment(
         loader=PackageLoader("app.http"),
         autoescape=True,
@@ -57,6 +59,8 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # The style is ours, and its hash is in the policy: escaped, it would be another one.
+    environment.globals["style"] = Markup(_STYLE)  # noqa: S704  # a constant
     return environment.get_template("page.html")
 
 
@@ -101,6 +105,4 @@ def form(
 
 
 def _response(shown: dict[str, Any], status: int) -> HTMLResponse:
-    # The style is ours, and its hash is in the policy: escaped, it would be another one.
-    text = _template().render(shown, style=Markup(_STYLE))  # noqa: S704  # a constant
-    return HTMLResponse(text, status, headers=HEADERS)
+    return HTMLResponse(_template().render(shown), status, headers=HEADERS)

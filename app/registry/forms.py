@@ -22,8 +22,13 @@ from app.toolkit.secret_names import is_sensitive_name
 
 M = TypeVar("M", bound=BaseModel)
 
-FORMATS: Final = ("email", "uri", "date", "date-time")
-"""``StringSchema.format`` of the schema."""
+FORMATS: Final[Mapping[str, str]] = {
+    "email": "name@example.com",
+    "uri": "https://example.com/",
+    "date": "2027-01-31",
+    "date-time": "2027-01-31T09:00:00Z",
+}
+"""``StringSchema.format`` of the schema, each with an example."""
 
 LINK: Final = re.compile(r"\bhttps?://|\bwww\.", re.IGNORECASE)
 
@@ -91,8 +96,10 @@ class Form(Generic[M]):
         """
         found = explain_fields(self._explainer, content)
         for error in self._accepts.iter_errors(content):
-            if error.instance_path:
-                found.setdefault(str(error.instance_path[0]), "does not have the form asked for")
+            name = str(next(iter(error.instance_path), ""))
+            example = FORMATS.get(self.schema["properties"].get(name, {}).get("format"))
+            if example is not None:
+                found.setdefault(name, f"must look like {example}")
         if not found:
             try:
                 self.model.model_validate_json(dumps(content))
@@ -203,7 +210,9 @@ def _property(place: str, node: Mapping[str, Any], *, on_page: bool) -> dict[str
     elif kind in _KEPT:
         out = _choices(place, node)
         if "format" in node and node["format"] not in FORMATS:
-            raise FormError(f"{place} has the format {node['format']!r}; forms know {FORMATS}")
+            raise FormError(
+                f"{place} has the format {node['format']!r}; forms know {tuple(FORMATS)}"
+            )
         if "contentEncoding" in node or "contentMediaType" in node:
             raise _refusal(place)
     else:

@@ -83,6 +83,13 @@ class BrowserSettings(Section):
     scopes: Annotated[
         tuple[ScopeToken, ...], Field(description="What it asks for; `openid` must be there.")
     ] = ("openid",)
+    subject: Annotated[
+        str | None,
+        Field(
+            description="The claim of its ID tokens that says the same as `claims.subject` of "
+            "its access tokens. Default: the claim of that name."
+        ),
+    ] = None
     authorization_url: Annotated[
         str | None, Field(description="Where users log in. Default: what discovery says.")
     ] = None

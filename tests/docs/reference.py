@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from app.cli.main import add_all_commands
 from app.settings import (
     ApiKeySettings,
+    BrowserSettings,
     Conditions,
     IntrospectionSettings,
     IssuerSettings,
@@ -48,6 +49,7 @@ NESTED: Mapping[str, type[BaseModel]] = {
     "[[auth.issuers]]": IssuerSettings,
     "[auth.issuers.claims]": ClaimSettings,
     "[auth.issuers.introspection]": IntrospectionSettings,
+    "[auth.issuers.browser]": BrowserSettings,
     "[[auth.api_keys]]": ApiKeySettings,
     "[[policies]]": PolicySettings,
     "[policies.requires]": Requirement,

@@ -186,6 +186,28 @@ def test_a_public_client_is_protected_by_pkce_alone(
     assert {"state", "nonce", "code_challenge"} <= query.keys()
 
 
+def test_a_login_comes_and_goes_with_the_configuration(
+    provider: IdentityProvider, server_factory: ServerFactory, alice: Browser
+) -> None:
+    server = start(server_factory, provider, browser=None, tools={"reload": True})
+    token = provider.log_in("alice", resource=f"http://127.0.0.1:{server.port}/mcp").access
+    config = {
+        "server": {"public_url": f"http://127.0.0.1:{server.port}", "title": "The <vault>"},
+        "tools": {"reload": True},
+    }
+
+    def become(issuer: dict[str, Any]) -> None:
+        mark = server.log_mark()
+        server.write_config({**config, "auth": {"issuers": [issuer]}})
+        server.wait_for_log(lambda log: log["event"] == "configuration_applied", after=mark)
+
+    become(provider.settings(browser=provider.browser_settings()))
+    url = Call(server, token, "connect").url()
+    assert alice.open(url).status_code == 200
+    become(provider.settings())
+    assert alice.open(url).status_code == 404
+
+
 # -- callers without pages ----------------------------------------------------
 
 
