@@ -262,7 +262,7 @@ class Landing:
             return self._pages.problems(page, content)
         except Exception as error:  # noqa: BLE001  # validators are the author's code
             # Not its text, which may hold what was typed.
-            log.error("page_check_failed", tool=page.tool, error=type(error).__name__)  # noqa: TRY400
+            log.error("page_check_failed", tool=page.tool, error=type(error).__name__)  # noqa: TRY400  # as said
             return {"": "What you entered cannot be checked: the tool has a mistake."}
 
 

@@ -93,6 +93,12 @@ async def test_the_store_sees_neither_handles_nor_what_is_in_a_page() -> None:
         assert text not in seen
     assert handle not in state and SECRET not in state
     assert len(store) == 2
+    asking = begin(desk, state, "accept")
+    answer = await asking.elicit_page("a", "Your password?", Account)
+    assert answer.data is not None and answer.data.password.get_secret_value() == SECRET
+    # What is carried to the next round is that the client agreed, and where the page is.
+    assert asking._answers["a"][1] == {"action": "accept"}
+    assert asking.page_handles == {"a": handle} and asking._once == {}
 
 
 async def test_what_is_sealed_for_one_page_opens_for_no_other() -> None:
