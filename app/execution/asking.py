@@ -327,8 +327,11 @@ class Asking:
         """Whether an earlier round brought an answer that counted."""
         return key in self._answers
 
-    async def ask(self, question: Question) -> Any:
+    async def ask(self, question: Question, *, otherwise: Mapping[str, Any] | None = None) -> Any:
         """What the client answered.
+
+        Args:
+            otherwise: Counts as the answer where there is none.
 
         Raises:
             Pause: Nothing that fits yet.
@@ -340,7 +343,7 @@ class Asking:
         self.require(question.needs)
         self.has_asked = True
         try:
-            found, value = self._answer_to(question)
+            found, value = self._answer_to(question, otherwise)
             reason = ""
         except BadAnswer as bad:
             found, value, reason = False, None, str(bad)
@@ -350,19 +353,23 @@ class Asking:
             await self._wait(question, reason)
         raise Pause
 
-    def _answer_to(self, question: Question) -> tuple[bool, Any]:
+    def _answer_to(
+        self, question: Question, otherwise: Mapping[str, Any] | None
+    ) -> tuple[bool, Any]:
         key, before = question.key, self._before
-        response = self._responses.get(key)
+        response: Mapping[str, Any] | None = self._responses.get(key)
+        digest, carried = self._answers.get(key, ("", {}))
         # What a user agreed to counts for the question that the user was asked, and an answer
         # of an earlier round cannot be replaced.
-        if response is not None and (before is None or before.asked.get(key) == question.digest):
-            value, kept = question.read(response)
-            self._answers[key] = (question.digest, dict(kept))
-            return True, value
-        digest, carried = self._answers.get(key, ("", {}))
-        if digest == question.digest:
-            return True, question.read(carried)[0]
-        return False, None
+        if response is None or (before is not None and before.asked.get(key) != question.digest):
+            if digest == question.digest:
+                return True, question.read(carried)[0]
+            if otherwise is None:
+                return False, None
+            response = otherwise
+        value, kept = question.read(response)
+        self._answers[key] = (question.digest, dict(kept))
+        return True, value
 
     # The pause.
 

@@ -36,11 +36,12 @@ async def elicit_page(asking: "Asking", key: str, message: str, model: type[F]) 
             handle, data = await _open(asking, key, message, form)
     except StoreUnavailable as error:
         raise ToolError("The page cannot be reached at the moment; try again later.") from error
-    if data is not None and asking.answered(key) is None:
-        # The user has done it; that the client did not say so changes nothing.
-        asking.has_asked = True
-        return ElicitResult("accept", data)
-    answer: ElicitResult[F] = await asking.ask(page_question(key, message, f"{url}/{handle}", data))
+    # Where the user has done it, it changes nothing that the client does not say so.
+    is_done = data is not None and asking.answered(key) is None
+    answer: ElicitResult[F] = await asking.ask(
+        page_question(key, message, f"{url}/{handle}", data),
+        otherwise={"action": "accept"} if is_done else None,
+    )
     if answer.action != "accept":
         with contextlib.suppress(StoreUnavailable):  # then it ends when its time is over
             await asking.desk.pages.close(handle)

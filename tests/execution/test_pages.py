@@ -157,13 +157,16 @@ async def test_a_round_gives_the_page_its_whole_time_again() -> None:
     assert await desk.pages.find(handle) is None
 
 
-async def test_what_was_entered_and_has_expired_is_asked_for_on_a_new_page() -> None:
+@pytest.mark.parametrize("action", ["accept", None])
+async def test_what_was_entered_and_has_expired_is_asked_for_on_a_new_page(
+    action: str | None,
+) -> None:
     clock = Clock()
     desk = desk_of(clock)
     handle, _, state = await asked(begin(desk))
     await completed(desk, handle, password=SECRET)
     clock.now += TTL_S - 1
-    asking = begin(desk, state, "accept")
+    asking = begin(desk, state, action)
     answer = await asking.elicit_page("a", "Your password?", Account)
     assert answer.data is not None
     assert answer.data.password.get_secret_value() == SECRET
