@@ -83,6 +83,8 @@ def files_of(settings: Settings) -> frozenset[Path]:
         files.append(issuer.keys_file)
         if issuer.introspection is not None:
             files.append(issuer.introspection.client_secret_file)
+        if issuer.browser is not None:
+            files.append(issuer.browser.client_secret_file)
     return frozenset(file.absolute() for file in files if file is not None)
 
 

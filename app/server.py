@@ -12,6 +12,7 @@ import structlog
 from starlette.applications import Starlette
 
 from app.auth.authenticator import LOOK_S, Authenticator
+from app.auth.login import Login
 from app.auth.metadata import metadata_paths, resource_metadata
 from app.execution.asking import Desk
 from app.execution.caching import ResultCache
@@ -20,11 +21,13 @@ from app.execution.endings import Endings
 from app.execution.executor import Executor
 from app.execution.idempotency import Outcomes
 from app.execution.manner import Manner
+from app.execution.pages import pages_url
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.execution.watchdog import Watchdog
 from app.guards.redaction import Redactor
 from app.http.endpoint import Endpoint
+from app.http.landing import Landing
 from app.http.routes import Application
 from app.methods.discover import Discover
 from app.methods.router import Router
@@ -125,7 +128,18 @@ class Service:
             log_problems=log_problems,
         )
         # A store of its own: what callers may fill must not push out what the limiter counts.
-        desk = Desk(keys, MemoryStore(), ask_ttl_s=settings.execution.ask_ttl_s)
+        desk = Desk(
+            keys,
+            MemoryStore(),
+            ask_ttl_s=settings.execution.ask_ttl_s,
+            pages_url=lambda principal: pages_url(self.settings, principal),
+        )
+        self._landing = Landing(
+            settings,
+            desk.pages,
+            keys,
+            login=self._login,
+        )
         self.executor = Executor(
             settings,
             endings,
@@ -210,6 +224,14 @@ class Service:
     def metadata(self, path: str) -> bytes | None:
         """What a path below ``/.well-known`` says (RFC 9728); None: nothing."""
         return resource_metadata(self.settings) if path in metadata_paths(self.settings) else None
+
+    def landing(self) -> Landing | None:
+        """The pages for users; None where nobody can log in to them."""
+        has_login = any(issuer.browser for issuer in self.settings.auth.issuers)
+        return self._landing if has_login else None
+
+    def _login(self, issuer: str) -> Login | None:
+        return self.endpoint.authenticator.login(issuer)
 
     def _catalog(self) -> Catalog:
         return self.registry.catalog
@@ -348,6 +370,7 @@ class App(Application):
             endpoint=lambda: self.service.endpoint if self.service is not None else None,
             is_ready=lambda: self.service is not None and not self.draining,
             metadata=lambda path: self.service.metadata(path) if self.service else None,
+            landing=lambda: self.service.landing() if self.service else None,
             lifespan=self._lifespan,
         )
 

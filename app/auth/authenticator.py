@@ -9,8 +9,9 @@ from app.auth.api_keys import ISSUER as API_KEY
 from app.auth.api_keys import PREFIX, ApiKeys, all_api_keys
 from app.auth.caller import Caller
 from app.auth.challenge import Challenge
+from app.auth.client_secret import secret_of
 from app.auth.credentials import Credential, digest_of, find_credential, other_scheme
-from app.auth.introspection import secret_of
+from app.auth.login import Login
 from app.auth.problems import IssuerBusy, IssuerUnavailable, Malformed, Refused
 from app.auth.remembered import Entry, Remembered
 from app.auth.revocation import Revocations
@@ -80,12 +81,22 @@ class Authenticator:
 
     def _source(self, settings: Settings, number: int, previous: "Authenticator | None") -> Source:
         issuer, resource = settings.auth.issuers[number], settings.resource_url
-        static = static_keys(issuer)
-        secret = secret_of(issuer.introspection) if issuer.introspection is not None else None
+        asks, browser = issuer.introspection, issuer.browser
+        new = Source(
+            issuer,
+            resource,
+            static=static_keys(issuer),
+            secret=secret_of(asks) if asks is not None else None,
+            login_secret=secret_of(browser) if browser is not None else None,
+            clock=self._clock,
+        )
         old = previous.sources.get(issuer.issuer) if previous is not None else None
-        if old is not None and old.is_same(issuer, resource, static, secret):
-            return old
-        return Source(issuer, resource, static=static, secret=secret, clock=self._clock)
+        return old if old is not None and old.is_same(new) else new
+
+    def login(self, issuer: str) -> Login | None:
+        """What logs users of an issuer in to pages of this server; None: they cannot."""
+        source = self.sources.get(issuer)
+        return source.login if source is not None else None
 
     async def start(self) -> None:
         """Begin to fetch keys, and be the one who stops it. Waits for no issuer."""

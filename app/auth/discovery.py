@@ -16,10 +16,17 @@ class MetadataRefused(ValueError):
 
 
 class Metadata(NamedTuple):
-    """What this server needs of it."""
+    """What this server needs of it.
+
+    Attributes:
+        names_itself: Whether it says who it is when it sends a browser back (RFC 9207).
+    """
 
     jwks_url: str | None
     introspection_url: str | None
+    authorization_url: str | None = None
+    token_url: str | None = None
+    names_itself: bool = False
 
 
 def metadata_urls(issuer: str) -> tuple[str, ...]:
@@ -47,7 +54,11 @@ def read_metadata(document: Mapping[str, Any], issuer: str) -> Metadata:
     if document.get("issuer") != issuer:
         raise MetadataRefused("its metadata names another issuer")
     return Metadata(
-        _address(document, "jwks_uri", issuer), _address(document, "introspection_endpoint", issuer)
+        _address(document, "jwks_uri", issuer),
+        _address(document, "introspection_endpoint", issuer),
+        _address_if_safe(document, "authorization_endpoint", issuer),
+        _address_if_safe(document, "token_endpoint", issuer),
+        document.get("authorization_response_iss_parameter_supported") is True,
     )
 
 
@@ -58,6 +69,12 @@ def _address(document: Mapping[str, Any], name: str, issuer: str) -> str | None:
     if isinstance(value, str) and _is_safe(value, issuer):
         return value
     raise MetadataRefused(f"{name} in its metadata is no https URL")
+
+
+def _address_if_safe(document: Mapping[str, Any], name: str, issuer: str) -> str | None:
+    """An address that tokens can be checked without: an unsafe one is as good as none."""
+    value = document.get(name)
+    return value if isinstance(value, str) and _is_safe(value, issuer) else None
 
 
 def _is_safe(url: str, issuer: str) -> bool:

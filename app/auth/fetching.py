@@ -73,14 +73,18 @@ class Fetcher:
         raise FetchFailed("it redirects too often", reached=True)
 
     async def post(
-        self, url: str, form: Mapping[str, str], authorization: str
+        self, url: str, form: Mapping[str, str], authorization: str | None
     ) -> Mapping[str, Any]:
         """The JSON object that answers a form; redirects do not count.
+
+        Args:
+            authorization: Of this server at the issuer; None where it has no secret there.
 
         Raises:
             FetchFailed: There is none.
         """
-        answer = await self._ask("POST", url, form, {"authorization": authorization})
+        headers = {} if authorization is None else {"authorization": authorization}
+        answer = await self._ask("POST", url, form, headers)
         if isinstance(answer, Mapping):
             return answer
         raise FetchFailed("it redirects", reached=True)

@@ -1,20 +1,19 @@
 """Asks an issuer about a token that says nothing by itself (RFC 7662)."""
 
-import base64
 import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final
-from urllib.parse import quote_plus
 
 import structlog
 
 from app.auth.audience import Audiences
 from app.auth.claims import check_times
+from app.auth.client_secret import basic
 from app.auth.fetching import FetchFailed
 from app.auth.issuer import Issuer
-from app.auth.problems import IssuerUnavailable, Refused, UnusableFile
+from app.auth.problems import IssuerUnavailable, Refused
 from app.auth.restraint import RETRY_S, Breaker, Turns
 from app.settings import IntrospectionSettings
 
@@ -32,25 +31,6 @@ _ABOUT_ITSELF: Final = frozenset({401, 403, 408, 429})
 _ABOUT_THE_ADDRESS: Final = frozenset({404, 405})
 
 log = structlog.get_logger()
-
-
-def secret_of(settings: IntrospectionSettings) -> str:
-    """The secret with which this server asks.
-
-    Raises:
-        UnusableFile: It stands in a file, which cannot be read or is empty.
-    """
-    if settings.client_secret is not None:
-        return settings.client_secret.get_secret_value()
-    file = settings.client_secret_file
-    assert file is not None  # the settings have one of the two
-    try:
-        secret = file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnusableFile(f"{file}: cannot be read: {type(error).__name__}") from None
-    if not secret:
-        raise UnusableFile(f"{file}: is empty; it must hold the client secret")
-    return secret
 
 
 class Introspector:
@@ -72,7 +52,7 @@ class Introspector:
     ) -> None:
         self._issuer, self._settings, self._audiences = issuer, settings, audiences
         self._clock = clock
-        self._authorization = _basic(settings.client_id, secret)
+        self._authorization = basic(settings.client_id, secret)
         self._breaker = Breaker()
         patience_s = issuer.settings.timeout_s
         self._all = Turns(AT_ONCE, WAITING, patience_s)
@@ -159,9 +139,3 @@ class Introspector:
                 reason=error.reason,
                 retry_in_s=retry_in_s,
             )
-
-
-def _basic(client_id: str, secret: str) -> str:
-    """``client_secret_basic``: both parts are form-encoded first (RFC 6749, section 2.3.1)."""
-    pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
-    return "Basic " + base64.b64encode(pair.encode("ascii")).decode("ascii")

@@ -60,9 +60,11 @@ class Issuer:
         self._failed = False
         self._flight: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None
-        asks = settings.introspection
+        asks, browser = settings.introspection, settings.browser
         self._wants_keys = static is None and (settings.discovery or settings.jwks_url is not None)
-        needs_address = asks is not None and asks.url is None
+        needs_address = (asks is not None and asks.url is None) or (
+            browser is not None and not (browser.authorization_url and browser.token_url)
+        )
         self._fetches = self._wants_keys or (settings.discovery and needs_address)
 
     # Life
@@ -156,6 +158,16 @@ class Issuer:
         if self._metadata.introspection_url is None:
             raise Refused("Its issuer cannot be asked about this token.")
         return self._metadata.introspection_url
+
+    async def metadata(self) -> Metadata:
+        """What it says about itself; nothing, where there was no need to ask.
+
+        Raises:
+            IssuerUnavailable: It cannot be had.
+        """
+        if self._fetches:
+            await self._first_fetch()
+        return self._metadata
 
     async def _usable_keys(self) -> KeySet:
         self.refresh_if_due()

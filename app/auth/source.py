@@ -14,9 +14,11 @@ from app.auth.credentials import digest_of
 from app.auth.introspection import Introspector
 from app.auth.issuer import Issuer
 from app.auth.keys import KeySet, NoKeySet, parse_key_set
+from app.auth.login import Login
 from app.auth.problems import IssuerUnavailable, Refused, UnusableFile
 from app.auth.restraint import RETRY_S, Lately
-from app.auth.tokens import Unverified, check_header, check_signature
+from app.auth.signatures import signed_claims
+from app.auth.tokens import Unverified
 from app.settings import IssuerSettings
 
 MAX_REFUSED: Final = 1000
@@ -45,9 +47,11 @@ class Source:
         resource: The URL that they must be made for.
         static: Keys of ``keys_file``.
         secret: For introspection, where it is configured.
+        login_secret: For logging users in, likewise.
         clock: POSIX time.
 
     Attributes:
+        login: Logs its users in to pages of this server, where that is configured.
         seal: Of every principal that comes from here.
         owner: Who stops it; see ``Authenticator.start``.
     """
@@ -59,12 +63,14 @@ class Source:
         *,
         static: KeySet | None = None,
         secret: str | None = None,
+        login_secret: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
         self.resource = resource
         self.static = static
         self.secret = secret
+        self.login_secret = login_secret
         self.seal = Seal()
         self.owner: object = None
         self.issuer = Issuer(settings, static=static, clock=clock)
@@ -76,18 +82,25 @@ class Source:
             if asks is not None and secret is not None
             else None
         )
+        browser = settings.browser
+        self.login = (
+            Login(self.issuer, browser, secret=login_secret, clock=clock)
+            if browser is not None
+            else None
+        )
         self._asking: dict[bytes, asyncio.Task[Checked]] = {}
         self._refused = Lately(REFUSED_S, MAX_REFUSED)
         self._vouched = Lately(VOUCHED_S, MAX_VOUCHED)
 
-    def is_same(
-        self, settings: IssuerSettings, resource: str, static: KeySet | None, secret: str | None
-    ) -> bool:
-        """Whether a token that counts here counts under these settings as well."""
-        marks = static.marks if static is not None else None
+    def is_same(self, other: "Source") -> bool:
+        """Whether a token that counts here counts there as well."""
+        return self.marks == other.marks
+
+    @property
+    def marks(self) -> tuple[object, ...]:
+        """All that a decision about a token comes from."""
         own = self.static.marks if self.static is not None else None
-        mine = (self.settings, self.resource, own, self.secret)
-        return mine == (settings, resource, marks, secret)
+        return self.settings, self.resource, own, self.secret, self.login_secret
 
     def start(self) -> None:
         """Begin to fetch keys; waits for nothing."""
@@ -111,18 +124,7 @@ class Source:
         """
         if self.introspector is not None and not await self.issuer.has_keys():
             return await self.check_opaque(token)
-        kid, algorithm = check_header(unverified.header, self.settings)
-        key = await self.issuer.key(kid, algorithm)
-        try:
-            claims = check_signature(token, key, algorithm)
-        except Refused:
-            # Without names, a new key shows only in that the old one does not fit.
-            if kid is not None or not await self.issuer.look_again():
-                raise
-            key = await self.issuer.key(kid, algorithm)
-            claims = check_signature(token, key, algorithm)
-        if claims.get("iss") != self.settings.issuer:
-            raise Refused("The token is of another issuer.")
+        claims = await signed_claims(self.issuer, token, unverified.header, self.settings)
         if not self._audiences.accept(claims.get("aud")):
             raise Refused("The token was not made for this server (aud).")
         now = self._clock()

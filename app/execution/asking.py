@@ -10,9 +10,14 @@ import hashlib
 import inspect
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from app.execution.pages import Pages, pages_url
+from app.execution.paging import elicit_page
 from app.execution.questions import (
     Question,
     form_question,
@@ -27,6 +32,7 @@ from app.protocol.capabilities import has_capability, missing_capabilities
 from app.protocol.errors import InvalidParams, Unavailable
 from app.protocol.jsonrpc import canonical, dumps, loads
 from app.protocol.sealed import KeyRing, Sealer, Unopened
+from app.settings import Settings
 from app.state.interface import Store, StoreUnavailable
 from app.toolkit import ElicitResult, Root, SampleResult, SamplingTool, ToolError
 from app.toolkit.asking import F, Message, Pause
@@ -51,12 +57,14 @@ class State(NamedTuple):
         asked: Digests of the questions that wait for an answer, by key.
         answers: Digest of the question, and the answer, by key.
         once: What ``once`` remembers, by key.
+        pages: Handles of the pages that the user was sent to, by key.
     """
 
     rounds: int
     asked: dict[str, str]
     answers: dict[str, tuple[str, dict[str, Any]]]
     once: dict[str, Any]
+    pages: Mapping[str, str] = MappingProxyType({})
 
 
 class Desk:
@@ -64,6 +72,7 @@ class Desk:
 
     Args:
         ask_ttl_s: How long a client may take for a round.
+        pages_url: Gives the URL of a caller's pages, or raises ``ToolError``.
         clock: Gives POSIX time.
         random: Gives that many random bytes.
     """
@@ -74,10 +83,13 @@ class Desk:
         store: Store,
         *,
         ask_ttl_s: float,
+        pages_url: Callable[[Principal], str] = lambda principal: pages_url(Settings(), principal),
         clock: Callable[[], float] = time.time,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self.store = store
+        self.pages = Pages(keys, store, ttl_s=ask_ttl_s, clock=clock, random=random)
+        self.pages_url = pages_url
         self._sealer = Sealer(keys, purpose=PURPOSE, max_characters=MAX_STATE_CHARACTERS)
         self._ask_ttl_s = ask_ttl_s
         self._clock = clock
@@ -105,19 +117,25 @@ class Desk:
                 or arguments: the client is not told which.
         """
         bound_to = _binding(tool, arguments, principal)
+        asking = partial(
+            Asking,
+            self,
+            tool=tool,
+            principal=principal,
+            bound_to=bound_to,
+            capabilities=capabilities,
+        )
         if retry is None:
-            return Asking(self, bound_to, capabilities, {}, None)
+            return asking(responses={}, state=None)
         if retry.state is None:
             # Multi Round-Trip Requests does not ask for a state; an answer is the user's word,
             # and is checked like an argument.
-            return Asking(
-                self, bound_to, capabilities, {} if needs_state else retry.responses, None
-            )
+            return asking(responses={} if needs_state else retry.responses, state=None)
         try:
             opened = self._sealer.open(retry.state, bound_to=bound_to, now=self._clock())
         except Unopened:
             raise bad_state() from None
-        return Asking(self, bound_to, capabilities, retry.responses, State(*loads(opened)))
+        return asking(responses=retry.responses, state=State(*loads(opened)))
 
     async def redeem(self, state: str) -> None:
         """Note that a state was used, for tools whose questions are answered once.
@@ -171,6 +189,7 @@ class Asking:
     """The questions of one run of one tool. Implements ``app.toolkit.asking.Asker``.
 
     Attributes:
+        page_handles: Of the pages that the user is sent to, by key.
         is_paused: Whether the tool was told to leave because its questions have no answer.
         has_asked: Whether the result depends on what was answered, or is to be.
     """
@@ -178,12 +197,15 @@ class Asking:
     def __init__(
         self,
         desk: Desk,
+        *,
+        tool: str,
+        principal: Principal,
         bound_to: bytes,
         capabilities: Mapping[str, Any],
         responses: Mapping[str, dict[str, Any]],
         state: State | None,
     ) -> None:
-        self._desk = desk
+        self.desk, self.tool, self.principal = desk, tool, principal
         self._bound_to = bound_to
         self._capabilities = capabilities
         self._responses = responses
@@ -191,6 +213,7 @@ class Asking:
         self._rounds = 0 if state is None else state.rounds
         self._answers = {} if state is None else dict(state.answers)
         self._once = {} if state is None else dict(state.once)
+        self.page_handles = {} if state is None else dict(state.pages)
         self._digests: dict[str, str] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._waiting: dict[asyncio.Future[None], tuple[Question, str]] = {}
@@ -211,9 +234,9 @@ class Asking:
         if self._rounds >= MAX_ROUNDS:
             raise ToolError(f"The tool has asked in {MAX_ROUNDS} rounds and is not done.")
         asked = {key: digest for key, (digest, _) in self._requests.items()}
-        state = State(self._rounds + 1, asked, self._answers, self._once)
+        state = State(self._rounds + 1, asked, self._answers, self._once, self.page_handles)
         requests = {key: request for key, (_, request) in self._requests.items()}
-        return requests, self._desk.seal(state, self._bound_to)
+        return requests, self.desk.seal(state, self._bound_to)
 
     # What the tool's Context uses.
 
@@ -228,6 +251,9 @@ class Asking:
     async def elicit_url(self, key: str, message: str, url: str) -> ElicitResult[None]:
         answer: ElicitResult[None] = await self.ask(url_question(key, message, url))
         return answer
+
+    async def elicit_page(self, key: str, message: str, model: type[F]) -> ElicitResult[F]:
+        return await elicit_page(self, key, message, model)
 
     async def roots(self, key: str) -> tuple[Root, ...]:
         answer: tuple[Root, ...] = await self.ask(roots_question(key))
@@ -256,20 +282,57 @@ class Asking:
     async def once(self, key: str, function: Callable[[], Any]) -> Any:
         async with self._locks.setdefault(key, asyncio.Lock()):
             if key not in self._once:
-                if self.is_paused:  # its effect could not be remembered any more
-                    raise Pause
-                self._effects += 1
-                try:
+                with self.effect():
                     outcome = function()
                     value = await outcome if inspect.isawaitable(outcome) else outcome
                     self._once[key] = loads(dumps(value))
-                finally:
-                    self._effects -= 1
-                    self._schedule()
             return loads(dumps(self._once[key]))  # a copy: what is remembered stays as it was
 
-    async def ask(self, question: Question) -> Any:
+    @contextmanager
+    def effect(self) -> Iterator[None]:
+        """Round something that the state is to remember: the pause waits for its end.
+
+        Raises:
+            Pause: It could not be remembered any more.
+        """
+        if self.is_paused:
+            raise Pause
+        self._effects += 1
+        try:
+            yield
+        finally:
+            self._effects -= 1
+            self._schedule()
+
+    def require(self, needs: Sequence[str]) -> None:
+        """What a client must have declared.
+
+        Raises:
+            ToolError: It did not.
+        """
+        missing = missing_capabilities(self._capabilities, needs)
+        if missing:
+            raise ToolError(
+                "This tool has to ask for something, and the client did not declare that it can "
+                f"be asked ({', '.join(missing)})."
+            )
+
+    def answered(self, key: str) -> Any:
+        """``action`` of what was answered, in this round or an earlier one; None: nothing was."""
+        response = self._responses.get(key)
+        if response is None and key in self._answers:
+            response = self._answers[key][1]
+        return response and response.get("action")
+
+    def was_answered(self, key: str) -> bool:
+        """Whether an earlier round brought an answer that counted."""
+        return key in self._answers
+
+    async def ask(self, question: Question, *, otherwise: Mapping[str, Any] | None = None) -> Any:
         """What the client answered.
+
+        Args:
+            otherwise: Counts as the answer where there is none.
 
         Raises:
             Pause: Nothing that fits yet.
@@ -278,15 +341,10 @@ class Asking:
         """
         if self._digests.setdefault(question.key, question.digest) != question.digest:
             raise ValueError(f"the key {question.key!r} names two different questions of one call")
-        missing = missing_capabilities(self._capabilities, question.needs)
-        if missing:
-            raise ToolError(
-                "This tool has to ask for something, and the client did not declare that it can "
-                f"be asked ({', '.join(missing)})."
-            )
+        self.require(question.needs)
         self.has_asked = True
         try:
-            found, value = self._answer_to(question)
+            found, value = self._answer_to(question, otherwise)
             reason = ""
         except BadAnswer as bad:
             found, value, reason = False, None, str(bad)
@@ -296,19 +354,23 @@ class Asking:
             await self._wait(question, reason)
         raise Pause
 
-    def _answer_to(self, question: Question) -> tuple[bool, Any]:
+    def _answer_to(
+        self, question: Question, otherwise: Mapping[str, Any] | None
+    ) -> tuple[bool, Any]:
         key, before = question.key, self._before
-        response = self._responses.get(key)
+        response: Mapping[str, Any] | None = self._responses.get(key)
+        digest, carried = self._answers.get(key, ("", {}))
         # What a user agreed to counts for the question that the user was asked, and an answer
         # of an earlier round cannot be replaced.
-        if response is not None and (before is None or before.asked.get(key) == question.digest):
-            value, kept = question.read(response)
-            self._answers[key] = (question.digest, dict(kept))
-            return True, value
-        digest, carried = self._answers.get(key, ("", {}))
-        if digest == question.digest:
-            return True, question.read(carried)[0]
-        return False, None
+        if response is None or (before is not None and before.asked.get(key) != question.digest):
+            if digest == question.digest:
+                return True, question.read(carried)[0]
+            if otherwise is None:
+                return False, None
+            response = otherwise
+        value, kept = question.read(response)
+        self._answers[key] = (question.digest, dict(kept))
+        return True, value
 
     # The pause.
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 
 from app.protocol.asking import (
+    BadAnswer,
     check_messages,
     elicit_action,
     form_request,
@@ -24,6 +25,7 @@ from app.registry.forms import form_of, refuse_links
 from app.settings import is_loopback_host
 from app.toolkit.asking import SAMPLED_BLOCKS, ElicitResult, Message, Root, SamplingTool
 
+PAGE_NEEDS: Final = ("elicitation.url",)
 MAX_URL_CHARACTERS: Final = 2048
 _KEY: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}\Z")
 _CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
@@ -43,6 +45,7 @@ class Question(NamedTuple):
         needs: Capabilities that a client must have declared.
         request: An ``InputRequest``.
         digest: Of the request: an answer counts for the question that was asked.
+        complaint: What is said before the reason for asking again.
     """
 
     key: str
@@ -50,13 +53,14 @@ class Question(NamedTuple):
     request: dict[str, Any]
     digest: str
     read: Read
+    complaint: str = "The last answer did not fit: "
 
     def again(self, reason: str) -> dict[str, Any]:
         """The request, with what was wrong with the last answer where a user reads it."""
         params = self.request["params"]
         if "message" not in params:
             return self.request
-        message = f"{params['message']}\n\nThe last answer did not fit: {reason}"
+        message = f"{params['message']}\n\n{self.complaint}{reason}"
         return {**self.request, "params": {**params, "message": message}}
 
 
@@ -100,7 +104,27 @@ def url_question(key: str, message: str, url: str) -> Question:
         # As above: one of three words.
         return ElicitResult(action), {"action": action}  # type: ignore[arg-type]
 
-    return _question(key, ("elicitation.url",), url_request(message, url), read)
+    return _question(key, PAGE_NEEDS, url_request(message, url), read)
+
+
+def page_question(key: str, message: str, url: str, data: BaseModel | None) -> Question:
+    """``ctx.elicit_page``.
+
+    Args:
+        data: What the user entered on the page; None: nothing yet.
+    """
+
+    def read(response: Json) -> tuple[Any, Json]:
+        action = elicit_action(response)
+        if action != "accept":
+            # As above: one of three words.
+            return ElicitResult(action), {"action": action}  # type: ignore[arg-type]
+        if data is None:
+            raise BadAnswer("The page has not been completed yet. Open it, fill it in, send it.")
+        return ElicitResult("accept", data), {"action": action}
+
+    question = _question(key, PAGE_NEEDS, url_request(message, url), read)
+    return question._replace(complaint="")
 
 
 def roots_question(key: str) -> Question:

@@ -129,13 +129,7 @@ class Gate:
             MisdirectedRequest: The Host is not one of this server's.
             Forbidden: The Origin may not call (Streamable HTTP, "Security & Endpoint").
         """
-        host = headers.get(b"host", b"")
-        if not self._any_host and (b"host" in headers.repeated or not self._check_host(host)):
-            raise MisdirectedRequest(
-                "The Host header does not name this server. If it should, add the name to "
-                "[server] allowed_hosts or set public_url.",
-                setting="server.allowed_hosts",
-            )
+        self.check_host(headers)
         origin = headers.get(b"origin")
         if origin is None:
             return ()
@@ -150,6 +144,20 @@ class Gate:
             (b"access-control-expose-headers", _EXPOSED_HEADERS),
             (b"vary", b"Origin"),
         )
+
+    def check_host(self, headers: HeaderMap) -> None:
+        """Host alone, for pages that a browser opens: they check who sends by themselves.
+
+        Raises:
+            MisdirectedRequest: It is not one of this server's.
+        """
+        host = headers.get(b"host", b"")
+        if not self._any_host and (b"host" in headers.repeated or not self._is_own(host)):
+            raise MisdirectedRequest(
+                "The Host header does not name this server. If it should, add the name to "
+                "[server] allowed_hosts or set public_url.",
+                setting="server.allowed_hosts",
+            )
 
     def preflight(self, headers: HeaderMap) -> Headers:
         """Headers of the answer to a CORS preflight.
@@ -219,7 +227,7 @@ class Gate:
     def max_body_bytes(self) -> int:
         return self._max_body_bytes
 
-    def _check_host(self, value: bytes) -> bool:
+    def _is_own(self, value: bytes) -> bool:
         name = host_name(value.decode("latin-1"))
         return (
             name in self._hosts

@@ -10,8 +10,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Lifespan
 
+from app.http.landing import Landing
 from app.http.responses import Receive, Scope, Send
-from app.protocol.errors import MethodNotAllowed, NotFound, Refusal, Unavailable
+from app.protocol.errors import MethodNotAllowed, NotFound, ProtocolError, Refusal, Unavailable
 from app.protocol.jsonrpc import error_response
 
 MCP_PATHS: Final = ("/mcp", "/mcp/")
@@ -28,6 +29,7 @@ class Application:
         endpoint: Gives the endpoint once the lifespan has run, else None.
         is_ready: Whether requests should be sent here.
         metadata: Gives what a path below ``/.well-known`` says, if anything.
+        landing: Gives the pages for users, where somebody can log in to them.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Application:
         endpoint: Callable[[], AsgiApp | None],
         is_ready: Callable[[], bool],
         metadata: Callable[[str], bytes | None],
+        landing: Callable[[], Landing | None],
         lifespan: Lifespan[Starlette],
     ) -> None:
         self._endpoint = endpoint
@@ -46,6 +49,8 @@ class Application:
                 Route(
                     "/.well-known/{name:path}", _well_known(metadata), methods=["GET", "OPTIONS"]
                 ),
+                Route("/elicit/callback", _page(landing), methods=["GET"]),
+                Route("/elicit/{handle}", _page(landing), methods=["GET", "POST"]),
             ],
             exception_handlers={HTTPException: _http_error},
             lifespan=lifespan,
@@ -109,6 +114,21 @@ def _well_known(
     return well_known
 
 
+def _page(landing: Callable[[], Landing | None]) -> Callable[[Request], Awaitable[Response]]:
+    """Pages of this server for people, not for clients."""
+
+    async def page(request: Request) -> Response:
+        found = landing()
+        if found is None:
+            raise HTTPException(NotFound.http_status)
+        try:
+            return await found.answer(request)
+        except ProtocolError as error:
+            return _refused(error)
+
+    return page
+
+
 async def _http_error(_: Request, error: Exception) -> Response:
     """Starlette's own refusals: of a path that nobody serves, or of a method."""
     assert isinstance(error, HTTPException)
@@ -120,7 +140,7 @@ async def _http_error(_: Request, error: Exception) -> Response:
     return _refused(refusal)
 
 
-def _refused(error: Refusal) -> Response:
+def _refused(error: ProtocolError) -> Response:
     body = error_response(None, error)
     response = Response(body, error.http_status, media_type="application/json")
     response.raw_headers += error.headers

@@ -40,6 +40,28 @@ def explain_binding(error: ValidationError) -> list[str]:
     )
 
 
+def explain_fields(explainer: Validator, value: Any) -> dict[str, str]:
+    """The same for a flat object: one rule for each member that breaks one, by its name."""
+    out: dict[str, str] = {}
+    found: Iterable[Error] = islice(explainer.iter_errors(value), MAX_FOUND)
+    for error in found:
+        if error.validator == "required" and not error.absolute_path:
+            missing = (name for name in error.validator_value if name not in value)
+            out |= dict.fromkeys(missing, "is required")
+        else:
+            out.setdefault(str(next(iter(error.absolute_path), "")), _rule(error))
+    return out
+
+
+def explain_model(error: ValidationError) -> dict[str, str]:
+    """The same for what a model refuses beyond its schema."""
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    return {
+        str(next(iter(detail["loc"]), "")): detail["msg"].removeprefix("Value error, ")
+        for detail in reversed(details[:MAX_FOUND])
+    }
+
+
 def _bounded(sentences: Iterable[str]) -> list[str]:
     out = list(sentences)
     more = len(out) - MAX_ERRORS
@@ -51,12 +73,14 @@ def _unique(sentences: Iterable[str]) -> list[str]:
 
 
 def _sentence(error: Error) -> str:
-    place = _place(error.absolute_path)
+    return f"{_place(error.absolute_path)}: {_rule(error)}"
+
+
+def _rule(error: Error) -> str:
     if error.validator in ("anyOf", "oneOf") and error.context:
-        return f"{place}: {_alternatives(error)}"
+        return _alternatives(error)
     describe = _RULES.get(str(error.validator))
-    rule = describe(error) if describe else f"does not satisfy {error.validator!r} of the schema"
-    return f"{place}: {rule}"
+    return describe(error) if describe else f"does not satisfy {error.validator!r} of the schema"
 
 
 def _place(path: Iterable[str | int]) -> str:

@@ -1,7 +1,7 @@
 """From a pydantic model to the form that a user fills in, and from the answer to the model.
 
 Forms are flat: strings, numbers, booleans and choices (Elicitation, "Requested Schema"). They go
-through the client, so nothing secret may be asked in one.
+through the client, so nothing secret may be asked in one; a page of this server may ask for it.
 """
 
 import re
@@ -15,15 +15,20 @@ from pydantic import BaseModel, ValidationError
 
 from app.protocol.asking import BadAnswer
 from app.protocol.jsonrpc import dumps
-from app.registry.explain import explain, explain_binding
+from app.registry.explain import explain, explain_binding, explain_fields, explain_model
 from app.registry.schemas import compile_explainer
 from app.registry.signature import schema_of
 from app.toolkit.secret_names import is_sensitive_name
 
 M = TypeVar("M", bound=BaseModel)
 
-FORMATS: Final = ("email", "uri", "date", "date-time")
-"""``StringSchema.format`` of the schema."""
+FORMATS: Final[Mapping[str, str]] = {
+    "email": "name@example.com",
+    "uri": "https://example.com/",
+    "date": "2027-01-31",
+    "date-time": "2027-01-31T09:00:00Z",
+}
+"""``StringSchema.format`` of the schema, each with an example."""
 
 LINK: Final = re.compile(r"\bhttps?://|\bwww\.", re.IGNORECASE)
 
@@ -46,7 +51,7 @@ class Form(Generic[M]):
     """A model as a form.
 
     Attributes:
-        schema: ``requestedSchema``.
+        schema: ``requestedSchema``. On a page, fields that hold a secret are ``writeOnly``.
     """
 
     model: type[M]
@@ -81,21 +86,55 @@ class Form(Generic[M]):
                 "; ".join(each.removeprefix("arguments: ") for each in reasons)
             ) from None
 
+    def problems(self, content: Mapping[str, Any]) -> dict[str, str]:
+        """What is wrong with what was typed, by field; "" is the form as a whole.
 
-_CACHED: Final = "__mcp_form__"
+        No text has a secret in it.
+
+        Args:
+            content: Of fields that the form has.
+        """
+        found = explain_fields(self._explainer, content)
+        for error in self._accepts.iter_errors(content):
+            name = str(next(iter(error.instance_path), ""))
+            example = FORMATS.get(self.schema["properties"].get(name, {}).get("format"))
+            if example is not None:
+                found.setdefault(name, f"must look like {example}")
+        if not found:
+            try:
+                self.model.model_validate_json(dumps(content))
+            except ValidationError as error:
+                found = explain_model(error)
+        secrets = [str(content[name]) for name in self.secrets if name in content]
+        # The sentences of an author's validator may quote what it was given.
+        return {
+            name: "is not what is asked for" if any(each in text for each in secrets) else text
+            for name, text in found.items()
+        }
+
+    @property
+    def secrets(self) -> list[str]:
+        """The fields that hold a secret."""
+        fields: Mapping[str, Any] = self.schema["properties"]
+        return [name for name, field in fields.items() if "writeOnly" in field]
 
 
-def form_of(model: type[M]) -> Form[M]:
+def form_of(model: type[M], *, on_page: bool = False) -> Form[M]:
     """The form of a model, compiled once.
+
+    Args:
+        on_page: It is filled in on a page of this server, so it may ask for secrets, and its
+            texts may have links: they are shown as text.
 
     Raises:
         FormError: It is no flat model of what forms can ask.
     """
     # Kept by the class itself: a table here would keep the classes of modules that were let go.
-    form: Form[M] | None = getattr(model, "__dict__", {}).get(_CACHED)
+    kept = "__mcp_page__" if on_page else "__mcp_form__"
+    form: Form[M] | None = getattr(model, "__dict__", {}).get(kept)
     if form is None:
-        form = _compile(model)
-        type.__setattr__(model, _CACHED, form)
+        form = _compile(model, on_page=on_page)
+        type.__setattr__(model, kept, form)
     return form
 
 
@@ -109,7 +148,7 @@ def refuse_links(text: str, what: str) -> None:
         raise FormError(f"{what} has a link in it; send users to a URL with ctx.elicit_url")
 
 
-def _compile(model: type[M]) -> Form[M]:
+def _compile(model: type[M], *, on_page: bool) -> Form[M]:
     given: Any = model
     if not (isinstance(given, type) and issubclass(given, BaseModel)):
         raise FormError("a form is a pydantic model: a subclass of BaseModel with its fields")
@@ -126,7 +165,7 @@ def _compile(model: type[M]) -> Form[M]:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {
-            key: _property(f"{name}.{key}", key, value, key in required)
+            key: _field(f"{name}.{key}", key, value, required=key in required, on_page=on_page)
             for key, value in properties.items()
         },
     }
@@ -136,15 +175,30 @@ def _compile(model: type[M]) -> Form[M]:
     return Form(model, schema, accepts, compile_explainer(schema, what=name))
 
 
-def _property(place: str, name: str, node: Mapping[str, Any], required: bool) -> dict[str, Any]:
+def _field(
+    place: str, name: str, node: Mapping[str, Any], *, required: bool, on_page: bool
+) -> dict[str, Any]:
     node = _without_null(place, node, required)
-    if node.get("writeOnly") or node.get("format") == "password" or is_sensitive_name(name):
+    is_secret = bool(node.get("writeOnly")) or node.get("format") == "password"
+    if not (is_secret or is_sensitive_name(name)):
+        return _property(place, node, on_page=on_page)
+    if not on_page:
         raise FormError(
             f"{place} looks like a secret, and answers to a form pass through the client; ask for "
-            "it on a page of your own with ctx.elicit_url"
+            "it on a page with ctx.elicit_page"
         )
-    for text in (node.get("title", ""), node.get("description", "")):
-        refuse_links(text, f"the title or description of {place}")
+    plain = {key: value for key, value in node.items() if key not in ("format", "default")}
+    out = _property(place, plain if is_secret else node, on_page=on_page)
+    if out["type"] in ("boolean", "array") or "enum" in out or "oneOf" in out:
+        return out  # a choice, which is not typed
+    out.pop("default", None)
+    return {**out, "writeOnly": True}
+
+
+def _property(place: str, node: Mapping[str, Any], *, on_page: bool) -> dict[str, Any]:
+    if not on_page:
+        for text in (node.get("title", ""), node.get("description", "")):
+            refuse_links(text, f"the title or description of {place}")
     kind = str(node.get("type"))
     if kind == "array":
         choices = _choices(place, node.get("items", {}))
@@ -156,7 +210,9 @@ def _property(place: str, name: str, node: Mapping[str, Any], required: bool) ->
     elif kind in _KEPT:
         out = _choices(place, node)
         if "format" in node and node["format"] not in FORMATS:
-            raise FormError(f"{place} has the format {node['format']!r}; forms know {FORMATS}")
+            raise FormError(
+                f"{place} has the format {node['format']!r}; forms know {tuple(FORMATS)}"
+            )
         if "contentEncoding" in node or "contentMediaType" in node:
             raise _refusal(place)
     else:

@@ -6,10 +6,17 @@ be right.
 
 from collections.abc import Mapping
 from typing import Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from app.settings.auth import ApiKeySettings, AuthSettings, IntrospectionSettings, IssuerSettings
+from app.settings.auth import (
+    ApiKeySettings,
+    AuthSettings,
+    BrowserSettings,
+    IntrospectionSettings,
+    IssuerSettings,
+)
 from app.settings.base import MAX_DEADLINE_S, Section, is_loopback_host, normal_origin
 from app.settings.hooks import HookSettings
 from app.settings.limits import LimitsSettings, RateLimit, ToolRate
@@ -34,6 +41,7 @@ __all__ = [
     "SCOPE_TOKEN",
     "ApiKeySettings",
     "AuthSettings",
+    "BrowserSettings",
     "Conditions",
     "ExecutionSettings",
     "HookSettings",
@@ -73,6 +81,11 @@ class Settings(Section):
         host = f"[{self.server.host}]" if ":" in self.server.host else self.server.host
         return (self.server.public_url or f"http://{host}:{self.server.port}") + "/mcp"
 
+    @property
+    def pages_url(self) -> str:
+        """The URL below which users open pages of this server (``ctx.elicit_page``)."""
+        return self.resource_url.removesuffix("/mcp") + "/elicit"
+
     @model_validator(mode="after")
     def _bind_is_safe(self) -> Self:
         if not (
@@ -95,6 +108,17 @@ class Settings(Section):
                 "[[auth.issuers]] needs [server] public_url: tokens are made for that URL "
                 "with /mcp added, and clients are told it"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _pages_are_safe(self) -> Self:
+        if any(issuer.browser for issuer in self.auth.issuers):
+            parts = urlsplit(self.pages_url)
+            if parts.scheme != "https" and not is_loopback_host(parts.hostname or ""):
+                raise ValueError(
+                    "browser of [[auth.issuers]] needs a [server] public_url that begins with "
+                    "https://: users type secrets there (http:// is for this machine alone)"
+                )
         return self
 
     @model_validator(mode="after")

@@ -70,6 +70,47 @@ class IntrospectionSettings(Section):
         return self
 
 
+class BrowserSettings(Section):
+    """``browser`` of an issuer: its users log in to the pages of this server (OpenID Connect)."""
+
+    client_id: Annotated[str, Field(min_length=1, description="As whom this server logs them in.")]
+    client_secret: Annotated[
+        SecretStr | None, Field(description="And with which secret, if any; better in a file.")
+    ] = None
+    client_secret_file: Annotated[
+        Path | None, Field(description="A file with that secret, such as a mounted one.")
+    ] = None
+    scopes: Annotated[
+        tuple[ScopeToken, ...], Field(description="What it asks for; `openid` must be there.")
+    ] = ("openid",)
+    subject: Annotated[
+        str | None,
+        Field(
+            description="The claim of its ID tokens that says the same as `claims.subject` of "
+            "its access tokens. Default: the claim of that name."
+        ),
+    ] = None
+    authorization_url: Annotated[
+        str | None, Field(description="Where users log in. Default: what discovery says.")
+    ] = None
+    token_url: Annotated[
+        str | None, Field(description="Where a code is redeemed. Default: what discovery says.")
+    ] = None
+
+    @field_validator("authorization_url", "token_url")
+    @classmethod
+    def _urls_are_safe(cls, value: str | None) -> str | None:
+        return value if value is None else safe_url(value, query=True)
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if self.client_secret is not None and self.client_secret_file is not None:
+            raise ValueError("client_secret and client_secret_file are two answers; keep one")
+        if "openid" not in self.scopes:
+            raise ValueError("scopes must hold openid: without it there is no ID token")
+        return self
+
+
 class IssuerSettings(Section):
     """``[[auth.issuers]]``: an authorization server whose tokens are accepted."""
 
@@ -89,6 +130,10 @@ class IssuerSettings(Section):
     introspection: Annotated[
         IntrospectionSettings | None,
         Field(description="How to ask about tokens that are not JWTs (RFC 7662)."),
+    ] = None
+    browser: Annotated[
+        BrowserSettings | None,
+        Field(description="How its users log in to the pages of this server."),
     ] = None
     algorithms: Annotated[
         tuple[Algorithm, ...],
@@ -140,6 +185,9 @@ class IssuerSettings(Section):
         found = self.keys_file or self.jwks_url or (self.introspection and self.introspection.url)
         if not self.discovery and not found:
             raise ValueError("without discovery it needs jwks_url, keys_file or introspection.url")
+        browser = self.browser
+        if browser and not self.discovery and not (browser.authorization_url and browser.token_url):
+            raise ValueError("without discovery browser needs authorization_url and token_url")
         return self
 
 

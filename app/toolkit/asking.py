@@ -33,7 +33,7 @@ class ElicitResult(Generic[M]):
 
     Attributes:
         action: ``accept``; ``decline``: an explicit no; ``cancel``: dismissed without a choice.
-        data: What was filled in; None unless a form was accepted.
+        data: What was filled in; None unless a form or a page of this server was.
     """
 
     action: Literal["accept", "decline", "cancel"]
@@ -100,6 +100,9 @@ class Asker(Protocol):
     def elicit_url(
         self, key: str, message: str, url: str
     ) -> Coroutine[Any, Any, ElicitResult[None]]: ...
+    def elicit_page(
+        self, key: str, message: str, model: type[F]
+    ) -> Coroutine[Any, Any, ElicitResult[F]]: ...
     def sample(
         self,
         key: str,

@@ -124,7 +124,9 @@ class Context:
     def elicit_url(
         self, key: str, message: str, url: str
     ) -> Coroutine[Any, Any, ElicitResult[None]]:
-        """Ask the user to open a page of yours, for what must not pass through the client.
+        """Ask the user to open a page of another server, for what must not pass the client.
+
+        Where a form will do, ``elicit_page`` is the shorter way: the page is there.
 
         ``accept`` means that the user agreed to open it, not that anything was done there: the
         page keeps what it learns, and the tool looks for it. The page must find out by itself
@@ -137,6 +139,27 @@ class Context:
             ToolError, ValueError: As ``elicit``.
         """
         return self.channel.asker().elicit_url(key, message, url)
+
+    def elicit_page(
+        self, key: str, message: str, model: type[F]
+    ) -> Coroutine[Any, Any, ElicitResult[F]]:
+        """Ask the user to fill in a form on a page of this server: for passwords, keys, tokens.
+
+        Nothing of it passes through the client. The page lets in the user of this call alone, who
+        logs in at the issuer (``[auth.issuers.browser]``). What is entered is kept for
+        ``[execution] ask_ttl_s``, sealed; put it away for good, if you need it for longer.
+
+        Args:
+            key: As ``elicit``.
+            message: As ``elicit``.
+            model: A flat pydantic model, which may have secrets.
+
+        Raises:
+            ToolError: The client cannot send users to a URL, or the caller has no user who could
+                log in to a page.
+            ValueError: As ``elicit``.
+        """
+        return self.channel.asker().elicit_page(key, message, model)
 
     def sample(
         self,

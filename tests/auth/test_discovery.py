@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.auth.discovery import MetadataRefused, metadata_urls, read_metadata
+from app.auth.discovery import Metadata, MetadataRefused, metadata_urls, read_metadata
 from tests.support.cases import rows
 
 OAUTH, OPENID = ".well-known/oauth-authorization-server", ".well-known/openid-configuration"
@@ -70,4 +70,10 @@ def test_only_safe_addresses_are_believed(url: Any, issuer: str, safe: bool, nam
 
 
 def test_what_is_not_there_is_none() -> None:
-    assert read_metadata({"issuer": ISSUER}, ISSUER) == (None, None)
+    assert read_metadata({"issuer": ISSUER}, ISSUER) == Metadata(None, None)
+
+
+@pytest.mark.parametrize("url", ["http://login.example.com/auth", "javascript:alert(1)", "", 7])
+@pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint"])
+def test_an_unsafe_address_of_the_login_is_as_good_as_none(url: Any, name: str) -> None:
+    assert read_metadata({"issuer": ISSUER, name: url}, ISSUER) == Metadata(None, None)

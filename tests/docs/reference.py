@@ -18,6 +18,7 @@ from app.cli.main import add_all_commands
 from app.registry.guards import InjectionOptions, RedactOptions
 from app.settings import (
     ApiKeySettings,
+    BrowserSettings,
     Conditions,
     HookSettings,
     IntrospectionSettings,
@@ -50,6 +51,7 @@ NESTED: Mapping[str, type[BaseModel]] = {
     "[[auth.issuers]]": IssuerSettings,
     "[auth.issuers.claims]": ClaimSettings,
     "[auth.issuers.introspection]": IntrospectionSettings,
+    "[auth.issuers.browser]": BrowserSettings,
     "[[auth.api_keys]]": ApiKeySettings,
     "[[policies]]": PolicySettings,
     "[policies.requires]": Requirement,

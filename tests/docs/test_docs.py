@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from app.auth import login
 from app.cli.exits import Exit
 from app.configuration import ConfigurationError, load_settings
 from app.content import BLOCKS
 from app.execution import asking, execution
 from app.execution.execution import Outcome
 from app.execution.processes import confine, handle
-from app.http import disconnect
+from app.http import disconnect, landing
 from app.http.record import _OUTCOMES
 from app.protocol import headers, jsonrpc
 from app.protocol.errors import ProtocolError
@@ -230,6 +231,11 @@ def test_every_field_and_outcome_of_a_request_is_explained() -> None:
         (asking.MAX_ROUNDS, "asks | {} |"),
         (asking.MAX_STATE_CHARACTERS // 1024, "`requestState` | {} KiB"),
         (handles.MAX_VALUE_BYTES // 1024, "{} KiB, 30 days"),
+        (landing.MAX_FORM_BYTES // 1024, "page | {} KiB | 413"),
+        (landing.LOGIN_S, "fill it in | {} s"),
+        (landing.SESSION_S, "600 s, {} s"),
+        (login.AT_ONCE, "| {} at once, 64 waiting"),
+        (login.WAITING, "16 at once, {} waiting"),
         (memory.MAX_ENTRIES // 1000, "in memory | {},000 |"),
         (confine.MAX_STARTS, "| {} | killed"),
         (handle.MAX_LINES, "{} lines"),

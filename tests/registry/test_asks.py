@@ -59,7 +59,7 @@ def test_a_tool_says_what_it_asks(options: dict[str, Any], names: tuple[str, ...
     ("no list", asks, {"asks": "elicitation"}, "must be a list"),
     ("no such question", asks, {"asks": ["password"]}, "known are elicitation, elicitation.url"),
     ("a nested model", asks, {"asks": [Address]}, r"Address\.login is nothing that a form"),
-    ("a secret", asks, {"asks": [Account]}, r"Account\.access_token .* ctx\.elicit_url"),
+    ("a secret", asks, {"asks": [Account]}, r"Account\.access_token .* ctx\.elicit_page"),
     ("no model", asks, {"asks": [dict]}, "subclass of BaseModel"),
     ("no Context", has_no_context, {"asks": [Login]}, "takes no Context"),
     ("a thread", in_thread, {"asks": ["roots"]}, "only an async tool can"),

@@ -3,7 +3,7 @@
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -155,8 +155,8 @@ def test_a_flat_model_is_a_form(annotation: Any, default: Any, schema: dict[str,
         "format 'uuid'",
     ),
     ("required and None", _model(str | None), "write `= None`"),
-    ("a secret type", _model(SecretStr), r"looks like a secret.*ctx\.elicit_url"),
-    ("a secret name", _model(str, name="apiKey"), r"looks like a secret.*ctx\.elicit_url"),
+    ("a secret type", _model(SecretStr), r"looks like a secret.*ctx\.elicit_page"),
+    ("a secret name", _model(str, name="apiKey"), r"looks like a secret.*ctx\.elicit_page"),
     ("a password", _model(str, name="new_password"), "looks like a secret"),
     ("a card", _model(str, name="card_number"), "looks like a secret"),
     ("a code of a card", _model(int, name="cvv"), "looks like a secret"),
@@ -180,6 +180,51 @@ def test_a_flat_model_is_a_form(annotation: Any, default: Any, schema: dict[str,
 def test_what_no_form_can_ask_is_refused_with_the_field(model: Any, problem: str) -> None:
     with pytest.raises(FormError, match=problem):
         form_of(model)
+
+
+@rows(
+    "annotation, name, schema",
+    ("a secret type", SecretStr, "field", {"type": "string", "writeOnly": True}),
+    ("a secret or none", SecretStr | None, "field", {"type": "string", "writeOnly": True}),
+    (
+        "a secret with bounds",
+        Annotated[SecretStr, Field(min_length=8, title="T")],
+        "field",
+        {"type": "string", "title": "T", "minLength": 8, "writeOnly": True},
+    ),
+    ("a secret name", str, "api_key", {"type": "string", "writeOnly": True}),
+    ("a secret number", int, "cvv", {"type": "integer", "writeOnly": True}),
+    (
+        "a choice with a secret name",
+        Literal["sms", "app"],
+        "otp",
+        {"type": "string", "enum": ["sms", "app"]},
+    ),
+    (
+        "a link in a description",
+        Annotated[str, Field(description="See https://x.example")],
+        "field",
+        {"type": "string", "description": "See https://x.example"},
+    ),
+)
+def test_a_page_may_ask_what_a_form_may_not(
+    annotation: Any, name: str, schema: dict[str, Any]
+) -> None:
+    default = None if type(None) in get_args(annotation) else ...
+    form = form_of(_model(annotation, default, name), on_page=True)
+    assert form.schema["properties"] == {name: schema}
+    assert form.secrets == ([name] if "writeOnly" in schema else [])
+
+
+def test_a_default_of_a_secret_is_not_shown() -> None:
+    model = _model(str, "letmein", "password")
+    assert "letmein" not in str(form_of(model, on_page=True).schema)
+
+
+def test_a_page_is_flat_too() -> None:
+    for annotation in (Inner, list[SecretStr], dict[str, str]):
+        with pytest.raises(FormError, match="nothing that a form can ask"):
+            form_of(_model(annotation), on_page=True)
 
 
 class Contact(BaseModel):

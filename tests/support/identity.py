@@ -39,7 +39,8 @@ class Application:
     """A client of the provider.
 
     Attributes:
-        secret: Of a confidential client, which gets tokens for itself; None: people log in.
+        secret: Of a confidential client; None: a public one, to which people log in.
+        redirects: Where people come back to; a confidential client without gets tokens for itself.
         format: Of its access tokens, `jwt` or `opaque`.
         algorithm: That signs them.
         claims: What tokens of its own say, besides what is standard.
@@ -47,13 +48,15 @@ class Application:
 
     id: str
     secret: str | None = None
+    redirects: Sequence[str] = ()
     format: str = "jwt"
     algorithm: str = "RS256"
     claims: Mapping[str, Json] | None = None
 
     def as_json(self) -> dict[str, Json]:
         """As `provider.mjs` reads it."""
-        redirects = {} if self.secret else {"redirect_uris": [CALLBACK]}
+        where = self.redirects or (() if self.secret else (CALLBACK,))
+        redirects = {"redirect_uris": where} if where else {}
         return {
             "id": self.id,
             **({"secret": self.secret} if self.secret else {}),
@@ -72,7 +75,16 @@ APP_OPAQUE: Final = Application(id="app-opaque", format="opaque")
 RESOURCE_SERVER: Final = Application(id="resource-server", secret="asks about tokens")
 """As whom the server under test introspects."""
 
-APPLICATIONS: Final = (MACHINE, MACHINE_ES256, APP, APP_ES256, APP_OPAQUE, RESOURCE_SERVER)
+# Of a client on this machine, the provider takes any port.
+_PAGES: Final = ("http://127.0.0.1/elicit/callback",)
+PAGES: Final = Application(id="pages", secret="of: the pages & more", redirects=_PAGES)
+PAGES_PUBLIC: Final = Application(id="pages-public", redirects=_PAGES)
+"""As whom the server under test logs users in to its pages."""
+
+APPLICATIONS: Final = (
+    *(MACHINE, MACHINE_ES256, APP, APP_ES256, APP_OPAQUE),
+    *(RESOURCE_SERVER, PAGES, PAGES_PUBLIC),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +185,11 @@ class IdentityProvider:
         """The table `introspection` of it."""
         client = RESOURCE_SERVER
         return {"client_id": client.id, "client_secret": client.secret, **changes}
+
+    def browser_settings(self, client: Application = PAGES, **changes: Json) -> dict[str, Json]:
+        """The table `browser` of it."""
+        secret = {"client_secret": client.secret} if client.secret else {}
+        return {"client_id": client.id, **secret, **changes}
 
     # Tokens
 

@@ -1,7 +1,7 @@
 """An authorization server on this machine, in a thread, that can misbehave on purpose.
 
-It publishes metadata (RFC 8414 and OpenID Connect), a JWK Set and introspection (RFC 7662), makes
-tokens, and counts what it is asked.
+It publishes metadata (RFC 8414 and OpenID Connect), a JWK Set and introspection (RFC 7662), redeems
+codes, makes tokens, and counts what it is asked.
 """
 
 import base64
@@ -73,11 +73,13 @@ class Issuer:
         published: JWKs that are in the set besides those of `keys`.
         metadata: What its metadata says instead of the usual; None removes a member.
         metadata_kinds: Where its metadata can be had.
-        fetches: How often it was asked for `metadata`, `keys` and `introspection`.
+        fetches: How often it was asked for `metadata`, `keys`, `introspection` and `token`.
         paths: Every path that was asked for, in order.
         opaque: Answers to introspection by token.
         statuses: With which HTTP status introspection answers to some tokens instead.
         client: Identifier and secret that introspection demands.
+        id_token: What the token endpoint gives for any code; None: 400.
+        redeemed: Forms that were sent there, each with its `authorization`.
         redirect_to: Where `Behaviour.REDIRECT` sends.
     """
 
@@ -101,6 +103,8 @@ class Issuer:
         self.opaque: dict[str, dict[str, Json]] = {}
         self.statuses: dict[str, int] = {}
         self.client = ("mcp", "s3cret / with : signs & ümlaut")
+        self.id_token: Json = None
+        self.redeemed: list[dict[str, str]] = []
         self.redirect_to = "http://127.0.0.1:9/elsewhere"
         self.cache_control: str | None = None
         self._behaviours: dict[str, Behaviour] = {}
@@ -225,7 +229,7 @@ class Issuer:
     # Misbehaviour
 
     def behave(self, behaviour: Behaviour, *whats: str) -> None:
-        """Misbehave on `metadata`, `keys` and `introspection`, or on those named."""
+        """Misbehave on `metadata`, `keys` and `introspection`, or on those named, as `token`."""
         for what in whats or ("metadata", "keys", "introspection"):
             self._behaviours[what] = behaviour
 
@@ -259,6 +263,8 @@ class Issuer:
             return "keys", lambda *_: (200, self.jwks())
         if path == "/introspect":
             return "introspection", self._introspect
+        if path == "/token":
+            return "token", self._redeem
         if "/.well-known/" in path:
             known = {kind.format(path=self.path) for kind in self.metadata_kinds}
             return "metadata", (lambda *_: (200, self._metadata())) if path in known else None
@@ -290,6 +296,14 @@ class Issuer:
         if token in self.statuses:
             return self.statuses[token], {"error": "invalid_request"}
         return 200, self.opaque.get(token, {"active": False})
+
+    def _redeem(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, Json]:
+        form = {name: values[0] for name, values in parse_qs(body.decode("ascii")).items()}
+        form["authorization"] = handler.headers.get("authorization") or ""
+        self.redeemed.append(form)
+        if self.id_token is None:
+            return 400, {"error": "invalid_grant"}
+        return 200, {"access_token": "x", "token_type": "Bearer", "id_token": self.id_token}
 
     def _misbehave(self, behaviour: Behaviour, handler: BaseHTTPRequestHandler) -> None:
         match behaviour:
