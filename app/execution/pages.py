@@ -25,6 +25,7 @@ from app.registry.schemas import compile_explainer
 from app.settings import Settings
 from app.state.interface import Store
 from app.toolkit import ToolError
+from app.toolkit.handles import owner_of
 
 HANDLE_BYTES: Final = 32
 MAX_SEALED_CHARACTERS: Final = 512 * 1024
@@ -86,7 +87,8 @@ class Pages:
         """Let a page wait for its user, from now on for the whole time."""
         self._models[_model_name(page)] = model
         sealed = self._seal(self._pages, list(page), _digest(handle))
-        await self._store.set(_page_name(handle), sealed, ttl_s=self._ttl_s)
+        owner = owner_of((page.issuer, page.subject))
+        await self._store.set(_page_name(handle), sealed, ttl_s=self._ttl_s, owner=owner)
 
     async def close(self, handle: str) -> None:
         """The user does not want to: the page is there no longer."""
@@ -116,7 +118,13 @@ class Pages:
         """Keep what the user entered. False: somebody was faster, a page is completed once."""
         bound_to = _digest(handle, page.issuer, page.subject)
         sealed = self._seal(self._contents, content, bound_to)
-        return await self._store.replace(_content_name(handle), None, sealed, ttl_s=self._ttl_s)
+        return await self._store.replace(
+            _content_name(handle),
+            None,
+            sealed,
+            ttl_s=self._ttl_s,
+            owner=owner_of((page.issuer, page.subject)),
+        )
 
     def problems(self, page: Page, content: Mapping[str, Any]) -> dict[str, str]:
         """What is wrong with what was entered, by field; see ``Form.problems``."""

@@ -108,8 +108,8 @@ async def test_what_is_sealed_for_one_page_opens_for_no_other() -> None:
     for handle, password in ((one, "first"), (other, "second")):
         await completed(desk, handle, password=password)
     for kind in ("page:", "entered:"):
-        first, second = (name for name in store._entries if name.startswith(kind))
-        entries = store._entries
+        entries = store._entries._entries
+        first, second = (name for name in entries if name.startswith(kind))
         entries[first], entries[second] = entries[second], entries[first]
     for handle in (one, other):
         assert await desk.pages.find(handle) is None
