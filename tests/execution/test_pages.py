@@ -21,10 +21,10 @@ from app.toolkit.asking import Pause
 class Slow(MemoryStore):
     """A store that is asked over a network."""
 
-    async def set(self, name: str, value: bytes, *, ttl_s: float) -> None:
+    async def set(self, name: str, value: bytes, *, ttl_s: float, owner: str | None = None) -> None:
         for _ in range(50):
             await asyncio.sleep(0)
-        await super().set(name, value, ttl_s=ttl_s)
+        await super().set(name, value, ttl_s=ttl_s, owner=owner)
 
 
 URL = "https://tools.example.com/elicit"
