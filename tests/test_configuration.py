@@ -78,6 +78,16 @@ PROBLEMS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
     "no TOML": ("[server\n", {}, ("not valid TOML", "line 1")),
     "a table for a list": ("[server]\nallowed_hosts = {}\n", {}, ("allowed_hosts",)),
     "a host with a port": ("[server]\nallowed_hosts = ['a:1']\n", {}, ("without scheme and port",)),
+    "a kind to redact": (
+        "[logging]\nredact = ['mail']\n",
+        {},
+        ("logging.redact", "'email'", "'national_id'"),
+    ),
+    "a country": (
+        "[logging]\nlocales = ['uk']\n",
+        {},
+        ("logging.locales", "'uk'", "known: ", "gb"),
+    ),
     "an origin with a path": ("[server]\nallowed_origins = ['http://a/b']\n", {}, ("origin",)),
     "a public URL without scheme": ("[server]\npublic_url = 'a.example'\n", {}, ("http(s) URL",)),
     "a network that is none": ("[server]\ntrusted_proxies = ['x']\n", {}, ("trusted_proxies",)),

@@ -34,8 +34,8 @@ class _Id(NamedTuple):
 
 
 def _id(written: str, judge: str | None, flags: int = 0) -> _Id:
-    # Within a longer row of digits no number begins.
-    return _Id(re.compile(rf"(?<![0-9])(?:{written})", re.ASCII | flags), judge)
+    # None begins within a row of digits, and behind a plus there is a phone number.
+    return _Id(re.compile(rf"(?<![0-9+])(?:{written})", re.ASCII | flags), judge)
 
 
 _SOCIAL: Final = (

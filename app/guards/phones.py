@@ -63,16 +63,27 @@ class _Candidate(NamedTuple):
 def find_phones(text: str, *, countries: Sequence[str], keep_last: int) -> Iterator[Span]:
     """Numbers with a country code, and those of the given countries without one."""
     questions = _Questions()
-    if "+" in text:
-        for start, end in _international(text, questions):
-            yield _span(text, start, end, keep_last)
+    found = list(_international(text, questions)) if "+" in text else []
+    # What is found is taken: no part of it is a number of another country, or of a shorter form.
+    left = _without(text, found) if countries else text
     for country in countries:
-        for start, end in _national(text, country.upper(), questions):
-            yield _span(text, start, end, keep_last)
+        more = list(_national(left, country.upper(), questions))
+        left = _without(left, more)
+        found += more
+    for start, end in found:
+        yield Span(start, end, "phone", digits_mask("phone", text[start:end], keep_last))
 
 
-def _span(text: str, start: int, end: int, keep_last: int) -> Span:
-    return Span(start, end, "phone", digits_mask("phone", text[start:end], keep_last))
+def _without(text: str, found: Sequence[_Candidate]) -> str:
+    """The text with stars where something was found."""
+    if not found:
+        return text
+    pieces: list[str] = []
+    position = 0
+    for start, end in found:
+        pieces += (text[position:start], "*" * (end - start))
+        position = end
+    return "".join([*pieces, text[position:]])
 
 
 def _international(text: str, questions: _Questions) -> Iterator[_Candidate]:

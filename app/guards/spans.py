@@ -113,6 +113,6 @@ def _apart(spans: Sequence[Span]) -> list[Span]:
         elif span.end > last.end and span.kind != "email":
             named = min(last, span, key=lambda each: RANK[each.kind])
             apart[-1] = last._replace(end=span.end, kind=named.kind, mask=NAMES[named.kind])
-        elif RANK[span.kind] < RANK[last.kind]:
-            apart[-1] = last._replace(kind=span.kind, mask=NAMES[span.kind])
+        elif span.kind == "secret":  # within something else, which is one then
+            apart[-1] = last._replace(kind=span.kind, mask=span.mask)
     return apart
