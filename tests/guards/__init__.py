@@ -1,0 +1,1 @@
+"""The guards by themselves, as tables and properties."""
