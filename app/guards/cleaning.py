@@ -44,10 +44,10 @@ _GOES: Final = re.compile(
     rf"|(?<=\x9b){_PARAMETERS}|(?<=[\x90\x98\x9e\x9f]){_STRING[0]}|(?<=\x9d){_STRING[1]})?"
 )
 
-# JSON writes a control character as \u00XX or \b. The characters \u in a text look like it.
-_ESCAPED: Final = re.compile(rb"\\[ub]")
+_ESCAPED: Final = re.compile(rb"\\(?:u00|b)")
 _BACKSLASH: Final = 0x5C
 _DELETE: Final = 0x7F
+_SMALL: Final = 1024
 
 
 def is_suspect(encoded: bytes) -> bool:
@@ -55,7 +55,7 @@ def is_suspect(encoded: bytes) -> bool:
 
     It is asked about every result, so it looks at bytes first: nearly all are ASCII.
     """
-    if _DELETE in encoded or (_BACKSLASH in encoded and _ESCAPED.search(encoded) is not None):
+    if _DELETE in encoded or (_BACKSLASH in encoded and _has_escape(encoded)):
         return True
     if encoded.isascii():
         return False
@@ -72,6 +72,14 @@ def is_suspect(encoded: bytes) -> bool:
     ):
         return False
     return PLAIN.fullmatch(text) is None
+
+
+def _has_escape(encoded: bytes) -> bool:
+    r"""JSON writes a control character as ``\u00XX`` or ``\b``; so looks a path that was typed."""
+    # The expression stops at each backslash, of which JSON inside JSON has very many.
+    if len(encoded) < _SMALL:
+        return _ESCAPED.search(encoded) is not None
+    return b"\\u00" in encoded or b"\\b" in encoded
 
 
 def clean_text(text: str) -> str:

@@ -263,6 +263,9 @@ def test_data_may_be_as_deep_as_encoders_take() -> None:
     ("a backspace", b'{"a":"\\b"}', True),
     ("delete", b'{"a":"\x7f"}', True),
     ("one that was typed looks like it", b'{"a":"\\\\u001b"}', True),
+    ("a control character far inside", b'{"a":"' + b"x" * 5000 + b'\\u001b"}', True),
+    ("a backspace far inside", b'{"a":"' + b"x" * 5000 + b'\\b"}', True),
+    ("quotes only", b'{"a":"' + b'\\"' * 5000 + b'"}', False),
 )
 def test_the_fast_look(encoded: bytes, suspect: bool) -> None:
     assert is_suspect(encoded) is suspect
