@@ -57,20 +57,28 @@ class Endings:
 
     def began(self, execution: Execution) -> None:
         """A call is about to be started."""
-        tool = execution.tool
-        self.running += 1
-        if tool.max_concurrent is not None:
-            self._running_of[tool.name] = self._running_of.get(tool.name, 0) + 1
+        self._count(execution.tool, 1)
         self.waited_for.add(execution)
 
     def ended(self, tool: Tool) -> None:
         """The code of a call has ended, however that was."""
-        self.running -= 1
+        self._count(tool, -1)
+        self._end(tool)
+
+    def paused(self, tool: Tool) -> None:
+        """The code of a call waits for a person: it takes no room."""
+        self._count(tool, -1)
+
+    def resumed(self, tool: Tool) -> None:
+        """It goes on, whether there is room or not."""
+        self._count(tool, 1)
+
+    def _count(self, tool: Tool, one: int) -> None:
+        self.running += one
         if tool.max_concurrent is not None:
-            self._running_of[tool.name] -= 1
+            self._running_of[tool.name] = self._running_of.get(tool.name, 0) + one
             if not self._running_of[tool.name]:
                 del self._running_of[tool.name]
-        self._end(tool)
 
     def refused(self, execution: Execution) -> None:
         """A call could not be started after all."""

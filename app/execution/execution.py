@@ -86,6 +86,8 @@ class Execution:
         refusal: The call cannot be answered with a result; None: it can.
         is_draft: Whether what the tool returns goes through hooks.
         run_ended: Told how a run of the tool's code ended; None: then the call has ended.
+        pauses: How many of its questions wait for a person.
+        left_s: What was left until the deadline when the first of them began to wait.
         course: Stops what stands around the runs when nobody waits any more, if anything does.
     """
 
@@ -117,7 +119,9 @@ class Execution:
         "headers",
         "is_draft",
         "is_started",
+        "left_s",
         "outcome",
+        "pauses",
         "refusal",
         "result",
         "run_ended",
@@ -174,6 +178,8 @@ class Execution:
         self.headers: Sequence[tuple[bytes, bytes]] = ()
         self.refusal: ProtocolError | None = None
         self.is_draft = False
+        self.pauses = 0
+        self.left_s = 0.0
         self.run_ended: Callable[[Ending], None] | None = None
         self.course: Leavable | None = None
 
@@ -283,6 +289,13 @@ class Execution:
         elif self._logs_under_way < MAX_PENDING:
             self._logs_under_way += 1
             self._loop.call_soon_threadsafe(self._log_of_thread, message)
+
+    def ask(self, request: bytes) -> None:
+        """Send the client a request: of revisions before 2026-07-28 alone."""
+        if not self.is_over:
+            self._flush_progress()
+            self._pending.append(request)
+            self.wake()
 
     def asker(self) -> Asking:
         desk = self._in_loop("asking the client")

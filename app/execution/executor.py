@@ -194,6 +194,24 @@ class Executor:
         execution.asking = asking
         return execution
 
+    def pause(self, execution: Execution) -> None:
+        """A call waits for a person: its deadline waits too, and its room is free meanwhile.
+
+        ``resume`` must be called as often.
+        """
+        if execution.pauses == 0:
+            execution.left_s = max(0.0, execution.deadline - self._loop.time())
+            execution.deadline = math.inf
+            self._endings.paused(execution.tool)
+        execution.pauses += 1
+
+    def resume(self, execution: Execution) -> None:
+        """The counterpart of ``pause``."""
+        execution.pauses -= 1
+        if execution.pauses == 0:
+            execution.deadline = self._loop.time() + execution.left_s
+            self._endings.resumed(execution.tool)
+
     def give_up(self) -> None:
         """The server is going down: answer everybody who still waits, and stop the work."""
         error = self._endings.encoder.error("The server is shutting down; the call was stopped.")

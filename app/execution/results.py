@@ -26,6 +26,19 @@ _NOT_PLAIN: Final = (ToolResult, *BLOCKS, list, tuple)
 _UNORDERED: Final = (set, frozenset)
 
 
+INVALID_ARGUMENTS: Final = "Invalid arguments for "
+"""How the result begins that says what is wrong with arguments."""
+
+_ARGUMENT_ERROR: Final = b'{"resultType":"complete","content":%b' % (
+    text_content(INVALID_ARGUMENTS).removesuffix(b'"}]')
+)
+
+
+def is_argument_error(result: bytes) -> bool:
+    """Whether an encoded result says what is wrong with arguments."""
+    return result.startswith(_ARGUMENT_ERROR)
+
+
 class BadResult(Exception):
     """A return value that has no right form on the wire. The log gets the details.
 

@@ -143,6 +143,11 @@ class Response:
         self._state = advance(self._state, _RESPONSE)
         await self._send({"type": "http.response.body", "body": event(message)})
 
+    async def end(self, last: bytes = b"") -> None:
+        """End a stream without a response message: of revisions before 2026-07-28 alone."""
+        self._state = advance(self._state, Event.END)
+        await self._send({"type": "http.response.body", "body": last})
+
     def disconnected(self) -> None:
         """The client has gone: nothing more may be written."""
         self._state = advance(self._state, Event.DISCONNECT)
@@ -165,6 +170,11 @@ def _lines(headers: Headers) -> bytes:
     return b"".join([b"%b: %b\r\n" % pair for pair in headers])
 
 
-def event(message: bytes) -> bytes:
-    """One server-sent event with one message on one ``data`` line; no id, no retry."""
-    return ServerSentEvent(message.decode()).encode()
+def event(message: bytes, id: str | None = None) -> bytes:
+    """One server-sent event with one message on one ``data`` line; no retry."""
+    return ServerSentEvent(message.decode(), id=id).encode()
+
+
+def priming_event(id: str, retry_ms: int) -> bytes:
+    """An event that says where a client may come back to, and when (2025-11-25)."""
+    return ServerSentEvent("", id=id, retry=retry_ms).encode()

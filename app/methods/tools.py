@@ -12,7 +12,7 @@ from app.execution.endings import log_failure, new_error_id
 from app.execution.execution import Ending, Execution, Outcome
 from app.execution.executor import Executor
 from app.execution.idempotency import IDEMPOTENCY_KEY, idempotency_key
-from app.execution.results import ResultEncoder, message_of
+from app.execution.results import INVALID_ARGUMENTS, ResultEncoder, message_of
 from app.methods.answers import Reply, Sender
 from app.policy.decision import Demand
 from app.policy.limits import Limiter
@@ -122,6 +122,9 @@ class CallTool:
         if offer is None:
             return self._unknown(catalog, name, sender)
         tool = offer.tool
+        if sender.asking is not None:
+            asking = sender.asking(tool.name)
+            return self._begin(catalog, offer, arguments, call, sender, asking=asking)
         if retry is None and not tool.asks:
             return self._begin(catalog, offer, arguments, call, sender)
         asking = self._desk.begin(
@@ -366,7 +369,7 @@ class CallTool:
         except InvalidArguments as error:
             # Tools, "Error Handling": input validation is for the model to mend.
             reasons = "; ".join(error.reasons)
-            text = f"Invalid arguments for {tool.name}: {reasons}"
+            text = f"{INVALID_ARGUMENTS}{tool.name}: {reasons}"
             return Ending(self._encoder.error(text), Outcome.TOOL_ERROR)
         except ToolError as error:
             return Ending(self._encoder.error(message_of(error)), Outcome.TOOL_ERROR)

@@ -64,9 +64,10 @@ class Legacy(NamedTuple):
 
 
 class Notification(NamedTuple):
-    """A well-formed notification: accepted with 202, and nothing changes."""
+    """A well-formed notification: accepted with 202, and nothing changes on the modern wire."""
 
     method: str
+    params: dict[str, Any] | None = None
 
 
 class Rejected(NamedTuple):
@@ -84,7 +85,7 @@ def classify(headers: HeaderMap, body: bytes) -> Call | Legacy | Notification | 
     except BadEnvelope as bad:
         return Rejected(bad.error, bad.id)
     if message.id is None:
-        return Notification(message.method)
+        return Notification(message.method, message.params)
     try:
         meta = message.params.get("_meta") if message.params is not None else None
         if isinstance(meta, dict) and PROTOCOL_VERSION_KEY in meta:

@@ -21,6 +21,8 @@ class Event(IntEnum):
     """The head of an event stream, or a keep-alive comment on it."""
     NOTIFICATION = auto()
     RESPONSE = auto()
+    END = auto()
+    """The stream ends without the response: revisions before 2026-07-28 alone."""
     DISCONNECT = auto()
 
 
@@ -33,6 +35,7 @@ TRANSITIONS: Final = {
     (State.STREAMING, Event.STREAM): State.STREAMING,
     (State.STREAMING, Event.NOTIFICATION): State.STREAMING,
     (State.STREAMING, Event.RESPONSE): State.DONE,
+    (State.STREAMING, Event.END): State.DONE,
     (State.STREAMING, Event.DISCONNECT): State.ABANDONED,
     (State.DONE, Event.DISCONNECT): State.DONE,
     (State.ABANDONED, Event.DISCONNECT): State.ABANDONED,

@@ -19,6 +19,7 @@ from app.settings.auth import (
 )
 from app.settings.base import MAX_DEADLINE_S, Section, is_loopback_host, normal_origin
 from app.settings.hooks import HookSettings
+from app.settings.legacy import LegacySettings
 from app.settings.limits import LimitsSettings, RateLimit, ToolRate
 from app.settings.policies import SCOPE_TOKEN, Conditions, PolicySettings, Requirement
 from app.settings.sections import (
@@ -47,6 +48,7 @@ __all__ = [
     "HookSettings",
     "IntrospectionSettings",
     "IssuerSettings",
+    "LegacySettings",
     "LimitsSettings",
     "PolicySettings",
     "RateLimit",
@@ -70,6 +72,7 @@ class Settings(Section):
     policies: tuple[PolicySettings, ...] = ()
     limits: LimitsSettings = LimitsSettings()
     hooks: tuple[HookSettings, ...] = ()
+    legacy: LegacySettings = LegacySettings()
     state: StateSettings = StateSettings()
     secrets: SecretsSettings = SecretsSettings()
     logging: LoggingSettings = LoggingSettings()

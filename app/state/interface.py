@@ -1,6 +1,6 @@
 """What keeps values for a while, and perhaps for several servers."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol
 
 
@@ -98,4 +98,25 @@ class Store(Protocol):
         Returns:
             None: admitted. A coroutine gives the same where it must be waited for; without it a
             call is cheaper by several microseconds, and this is done for every call.
+        """
+
+
+class Bus(Protocol):
+    """Tells all servers of a fleet something, once, as far as they can be reached.
+
+    Nothing is kept: who does not listen at that moment does not hear it.
+    """
+
+    def subscribe(self, topic: str, hear: Callable[[bytes], None]) -> Callable[[], None]:
+        """Hear what is published on a topic, also by this server. Returns what ends that.
+
+        Args:
+            hear: Called in the event loop; what it raises is the caller's bug.
+        """
+
+    async def publish(self, topic: str, message: bytes) -> None:
+        """Tell everybody.
+
+        Raises:
+            StoreUnavailable: It could not be told to the others.
         """

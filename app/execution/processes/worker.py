@@ -29,7 +29,7 @@ from app.execution.processes.wire import (
     passing,
     principal_of,
 )
-from app.execution.results import BadResult
+from app.execution.results import INVALID_ARGUMENTS, BadResult
 from app.observability.logs import configure_logging
 from app.protocol.jsonrpc import dumps
 from app.registry.explain import explain_binding
@@ -245,7 +245,7 @@ class InvalidInWorker(Exception):
     """Arguments that satisfy their schema and not their Python types."""
 
     def __init__(self, tool: str, reasons: list[str]) -> None:
-        super().__init__(f"Invalid arguments for {tool}: {'; '.join(reasons)}")
+        super().__init__(f"{INVALID_ARGUMENTS}{tool}: {'; '.join(reasons)}")
 
 
 def _trace(error: BaseException) -> str:
