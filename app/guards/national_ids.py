@@ -34,14 +34,15 @@ class _Id(NamedTuple):
 
 
 def _id(written: str, judge: str | None, flags: int = 0) -> _Id:
-    # None begins within a row of digits, and behind a plus there is a phone number.
-    return _Id(re.compile(rf"(?<![0-9+])(?:{written})", re.ASCII | flags), judge)
+    return _Id(re.compile(written, re.ASCII | flags), judge)
 
 
+# Letters of both cases one by one: a choice of first characters is searched for fastest.
 _SOCIAL: Final = (
-    r"\b(?:ssn|itin|social[ _-]?security(?:[ _-]?(?:number|no))?)"
+    r"(?:[Ss][Ss][Nn]|[Ii][Tt][Ii][Nn]|[Ss]ocial[ _-]?[Ss]ecurity(?:[ _-]?(?:[Nn]umber|[Nn]o))?)"
     r"[\s\"'#:=.]{1,6}([0-9]{9})"
 )
+_DIGITS: Final = re.compile(r"[0-9]*")
 _TABLE: Final[Mapping[str, tuple[_Id, ...]]] = {
     "ar": (_id(r"[0-9]{2}\.[0-9]{3}\.[0-9]{3}", "ar.dni"),),
     "at": (_id(r"[0-9]{4} ?[0-9]{6}", "at.vnr"),),
@@ -114,7 +115,7 @@ _TABLE: Final[Mapping[str, tuple[_Id, ...]]] = {
     "us": (
         _id(r"[0-9]{3}([- ])[0-9]{2}\1[0-9]{4}", "us.ssn"),
         _id(r"9[0-9]{2}([- ])[0-9]{2}\1[0-9]{4}", "us.itin"),
-        _id(_SOCIAL, None, re.IGNORECASE),
+        _id(_SOCIAL, None),
     ),
     "za": (_id(r"[0-9]{6} ?[0-9]{4} ?[0-9]{2} ?[0-9]", "za.idnr"),),
 }
@@ -138,6 +139,7 @@ def _found(text: str, each: _Id) -> Iterator[tuple[int, int]]:
         start, end = found.span(1) if each.judge is None and found.lastindex else found.span()
         if (
             begins_alone(text, start)
+            and text[start - 1 : start] != "+"  # a phone number
             and ends_alone(text, end)
             and not is_fraction(text, start)
             and not is_in_uuid(text, start, end)
@@ -146,7 +148,14 @@ def _found(text: str, each: _Id) -> Iterator[tuple[int, int]]:
             yield start, end
             position = end
         else:
-            position = found.start() + 1  # a number may begin within what was none
+            # A number may begin within what was none, but not within a row of digits.
+            position = max(found.start() + 1, _end_of_digits(text, found.start()))
+
+
+def _end_of_digits(text: str, start: int) -> int:
+    row = _DIGITS.match(text, start)
+    assert row is not None  # it may be empty
+    return row.end()
 
 
 @lru_cache

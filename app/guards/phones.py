@@ -26,7 +26,7 @@ MIN_DIGITS: Final = 7
 
 _BETWEEN: Final = r"[ \u00a0()./\u2010-\u2013-]{0,3}"
 _INTERNATIONAL: Final = re.compile(rf"\+(?:{_BETWEEN}[0-9]){{{MIN_DIGITS},40}}+")
-_NATIONAL: Final = re.compile(rf"\(?[0-9](?:{_BETWEEN}[0-9]){{{MIN_DIGITS - 1},}}+")
+_NATIONAL: Final = re.compile(rf"[0-9](?:{_BETWEEN}[0-9]){{{MIN_DIGITS - 1},}}+")
 _GROUP: Final = re.compile(r"[0-9]+")
 _NO_NUMBER: Final = re.compile(
     r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}"  # an IP address

@@ -7,7 +7,7 @@ import pytest
 from tests.support.cases import rows
 from tests.support.client import McpClient, body_of, encode
 from tests.support.http1 import strict_json
-from tests.support.server import ServerProcess
+from tests.support.server import ServerFactory, ServerProcess
 
 
 def test_arguments_may_be_left_out(client: McpClient) -> None:
@@ -278,14 +278,23 @@ def test_a_lifespan_is_open_while_its_tools_are_served(client: McpClient) -> Non
     }
 
 
-@pytest.mark.parametrize(
-    "text", ["", "\x00", "é\u0301", "\u202e", "😀" * 1000, "a\r\nb", "\ufeff", "\u2028"]
-)
+@pytest.mark.parametrize("text", ["", "é\u0301", "😀" * 1000, "a\r\nb", "\u2028"])
 def test_text_is_never_changed(client: McpClient, text: str) -> None:
     """wire §0.10."""
     reply = client.call("echo", {"text": text})
     assert reply.value == text
     assert reply.text == text
+
+
+@pytest.mark.parametrize("text", ["\x00", "\u202e", "\ufeff", "a\x1b[31mb\x1b[0m"])
+def test_invisible_text_reaches_the_tool_and_comes_back_only_where_that_is_wished(
+    client: McpClient, server_factory: ServerFactory, text: str
+) -> None:
+    assert client.call("echo", {"text": text}).value == text.strip("\x00\u202e\ufeff").replace(
+        "\x1b[31m", ""
+    ).replace("\x1b[0m", "")
+    plain = server_factory(config={"execution": {"clean_text": False}})
+    assert plain.client.call("echo", {"text": text}).value == text
 
 
 def test_arguments_are_not_in_the_log(client: McpClient, server: ServerProcess) -> None:
