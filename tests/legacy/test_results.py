@@ -19,7 +19,7 @@ from app.content import (
 from app.legacy.notifications import TOOLS_LIST_CHANGED, notified
 from app.legacy.results import called
 from app.legacy.revisions import REVISIONS, Revision
-from app.protocol.jsonrpc import dumps
+from app.protocol.jsonrpc import ENCODER_DEPTH, dumps
 from app.protocol.messages import log_message, progress
 from app.protocol.schema import META_PREFIX
 from tests.legacy.modern import ALL, MESSAGES, NOTHING, load, result, results
@@ -191,7 +191,7 @@ def test_structured_content_is_as_it_was_listed(value: Any, wraps: bool, sent: A
 
 def test_what_is_as_deep_as_the_encoder_goes_still_goes() -> None:
     value: Any = 1
-    for _ in range(253):
+    for _ in range(ENCODER_DEPTH):
         value = [value]
     modern = result("a", structured=value)
 

@@ -82,8 +82,11 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "anyOf": [{"properties": {"$ref": {"type": "null"}}, "required": ["$ref"]}]
     },
     "a property that is named like a keyword": {
-        "properties": {"const": {"$ref": "#/$defs/n"}, "a": {"$ref": "#/properties/const"}},
-        "$defs": {"n": {"type": "null"}},
+        "properties": {
+            "const": {"$ref": "#/properties/next"},
+            "a": {"$ref": "#/properties/const"},
+            "next": {"type": "null"},
+        },
     },
     "definitions that are no keyword any more": {
         "$ref": "#/definitions/n",
@@ -104,7 +107,9 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "draft-07 with an anchor": {
         "$schema": DRAFT.format(7),
         "anyOf": [{"$ref": "#word"}],
-        "definitions": {"w": {"$id": "#word", "type": "string"}},
+        "definitions": {
+            "w": {"$id": "#word", "type": ["array", "null"], "items": {"$ref": "#/anyOf/0"}}
+        },
     },
     "draft-04": {
         "$schema": DRAFT.format(4),
@@ -145,6 +150,23 @@ def test_it_allows_what_it_allowed_before(name: str, value: Any) -> None:
     assert jsonschema_rs.validator_for(listed).is_valid({"result": value}) is before
     reference = jsonschema.validators.validator_for(listed, jsonschema.Draft202012Validator)
     assert reference(listed).is_valid({"result": value}) is before
+
+
+@rows(
+    "schema, result",
+    ("data", {"enum": [{"$ref": "#"}]}, {"enum": [{"$ref": "#"}]}),
+    ("a default", {"default": {"$ref": "#/a"}}, {"default": {"$ref": "#/a"}}),
+    (
+        "a property that is named like a keyword",
+        {"properties": {"const": {"$ref": "#"}}},
+        {"properties": {"const": {"$ref": "#/properties/result"}}},
+    ),
+    ("a list", {"anyOf": [{"$ref": "#/a"}]}, {"anyOf": [{"$ref": "#/properties/result/a"}]}),
+)
+def test_references_change_and_data_does_not(
+    schema: dict[str, Any], result: dict[str, Any]
+) -> None:
+    assert output_schema(schema)["properties"]["result"] == result
 
 
 def test_definitions_are_found_where_simple_clients_look() -> None:
