@@ -28,6 +28,8 @@ from app.execution.watchdog import Watchdog
 from app.guards.redaction import Redactor
 from app.http.endpoint import Endpoint
 from app.http.landing import Landing
+from app.http.legacy import LegacyEndpoint
+from app.http.legacy_calls import LegacyCalls
 from app.http.routes import Application
 from app.methods.discover import Discover
 from app.methods.router import Router
@@ -44,7 +46,12 @@ from app.registry.live import Registry
 from app.registry.tool import Tool
 from app.registry.watcher import changes
 from app.reloading import as_far_as_possible, files_of, is_usable, read_again
+from app.sessions.dialogue import Dialogues
+from app.sessions.methods import LegacyMethods
+from app.sessions.replays import Replays
+from app.sessions.tokens import Sessions
 from app.settings import Settings
+from app.state.local_bus import LocalBus
 from app.state.memory import MemoryStore
 from app.version import server_version
 
@@ -55,12 +62,17 @@ LOOK_AT_ONCE: Final = 50
 log = structlog.get_logger()
 
 
-def server_messages(settings: Settings) -> ServerMessages:
-    """The messages of a server with these settings."""
+def server_info(settings: Settings) -> dict[str, Any]:
+    """``Implementation`` object of a server with these settings."""
     info: dict[str, Any] = {"name": settings.server.name, "version": server_version()}
     if settings.server.title:
         info["title"] = settings.server.title
-    return ServerMessages(info)
+    return info
+
+
+def server_messages(settings: Settings) -> ServerMessages:
+    """The messages of a server with these settings."""
+    return ServerMessages(server_info(settings))
 
 
 def key_ring(settings: Settings) -> KeyRing:
@@ -183,7 +195,29 @@ class Service:
                 "subscriptions/listen": Listen(tools_change=tools_change),
             }
         )
-        self.endpoint = Endpoint(settings, self.router, self.hub, messages, Authenticator(settings))
+        self._bus = LocalBus()
+        self._replays = Replays(MemoryStore(), self._bus, ttl_s=settings.legacy.replay_ttl_s)
+        self._legacy = self._older_revisions(keys, desk, tools_change=tools_change)
+        self.endpoint = Endpoint(
+            settings,
+            self.router,
+            self.hub,
+            messages,
+            Authenticator(settings),
+            legacy=LegacyEndpoint(
+                self._legacy,
+                LegacyCalls(
+                    self._legacy,
+                    self._replays,
+                    settings.execution,
+                    poll_after_s=settings.legacy.poll_after_s,
+                ),
+                self._replays,
+                self.hub,
+            )
+            if settings.legacy.enabled
+            else None,
+        )
         self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -218,8 +252,27 @@ class Service:
             await asyncio.gather(self._ending, return_exceptions=True)
         await self.endpoint.authenticator.stop()
         await self.executor.stop()
+        await self._replays.close()
+        self._legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
+
+    def _older_revisions(self, keys: KeyRing, desk: Desk, *, tools_change: bool) -> LegacyMethods:
+        settings = self.settings
+        return LegacyMethods(
+            self.router,
+            Sessions(keys, MemoryStore(), ttl_s=settings.legacy.session_ttl_s),
+            Dialogues(self._bus, self.executor, desk, timeout_s=settings.legacy.ask_timeout_s),
+            self._bus,
+            find_tool=self._find_tool,
+            server_info=server_info(settings),
+            instructions=settings.server.instructions,
+            tools_change=tools_change,
+        )
+
+    def _find_tool(self, principal: Principal, name: str) -> Tool | None:
+        offer = self.registry.catalog.view(principal, time.time()).offers.get(name)
+        return None if offer is None else offer.tool
 
     def metadata(self, path: str) -> bytes | None:
         """What a path below ``/.well-known`` says (RFC 9728); None: nothing."""

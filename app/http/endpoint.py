@@ -12,6 +12,7 @@ from app.http.address import Addresses
 from app.http.calls import carry_call, mirror
 from app.http.exchange import Disconnected, Exchange
 from app.http.gate import NO_MEDIA, Gate
+from app.http.legacy import LegacyEndpoint, no_session
 from app.http.listening import carry_subscription
 from app.http.responses import Receive, Scope, Send
 from app.methods.answers import Answer, Reply, Sender
@@ -26,6 +27,7 @@ from app.protocol.errors import (
     ProtocolError,
     Unavailable,
 )
+from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Call, Legacy, Notification, Rejected, classify, unsupported
 from app.protocol.jsonrpc import result_response
 from app.protocol.messages import ServerMessages
@@ -42,6 +44,7 @@ class Endpoint:
     Args:
         router: Answers what has passed the checks.
         hub: Opens listen streams.
+        legacy: Answers clients of older revisions; None: they are not served.
 
     Attributes:
         authenticator: Says who calls. Replaced in the step in which the rules are, when settings
@@ -55,8 +58,11 @@ class Endpoint:
         hub: Hub,
         messages: ServerMessages,
         authenticator: Authenticator,
+        *,
+        legacy: LegacyEndpoint | None,
     ) -> None:
         self.authenticator = authenticator
+        self._legacy = legacy
         self._execution_settings = settings.execution
         self._gate = Gate(settings.server)
         self._addresses = Addresses(settings.server.trusted_proxies)
@@ -73,6 +79,9 @@ class Endpoint:
             if self._admit(exchange):
                 known = self.authenticator.known(exchange.headers, scope["query_string"])
                 exchange.principal = known or await self._ask(exchange)
+                if scope["method"] != "POST":
+                    await self._of_session(exchange)
+                    return
                 body = self._take(exchange)
                 if body is None:
                     body = await self._read(exchange)
@@ -126,8 +135,28 @@ class Endpoint:
         if method == "OPTIONS":
             exchange.record.method = "preflight"
             return False
-        gate.check_method(method)
+        if method != "POST":
+            self._check_method(method, headers)
         return True
+
+    def _check_method(self, method: str, headers: HeaderMap) -> None:
+        """GET and DELETE are for sessions of older revisions.
+
+        Raises:
+            MethodNotAllowed: It is neither POST nor of a session.
+        """
+        if self._legacy is None or method not in ("GET", "DELETE"):
+            self._gate.check_method(method)
+        elif not self._legacy.is_of_session(headers):
+            raise no_session(method)
+
+    async def _of_session(self, exchange: Exchange) -> None:
+        exchange.record.principal = exchange.principal
+        assert self._legacy is not None
+        if exchange.scope["method"] == "GET":
+            await self._legacy.listen(exchange)
+        else:
+            await self._legacy.end(exchange)
 
     # Who calls. Nothing may wait between the answer to this and the rules: what neither the old
     # settings nor the new ones allow must not pass while they are exchanged.
@@ -170,22 +199,29 @@ class Endpoint:
         if body is None or len(body) > self._gate.max_body_bytes:
             raise self._gate.too_large()
         record = exchange.record
-        match classify(exchange.headers, body):
+        match classify(exchange.headers, body, legacy=self._legacy is not None):
             case Call() as call:
                 record.call(call)
                 return self._dispatch(call, exchange)
             case Rejected(error, id, name):
                 record.id, record.method = id, name
+                if self._legacy is not None and self._legacy.may_take(body, exchange.headers):
+                    return self._legacy.other(body, error, exchange)
                 record.refused(error)
                 refusal = exchange.response.error(error, id)
                 del error  # its traceback holds this frame
                 return refusal
-            case Notification(name):
+            case Notification(name, params):
                 record.method = name
+                if self._legacy is not None and self._legacy.is_of_session(exchange.headers):
+                    return self._legacy.notification(name, params, exchange)
                 return exchange.response.empty(202)
             case Legacy(message, version):
                 record.id, record.method = message.id, message.method
-                raise _not_served(version)
+                if self._legacy is None:
+                    raise _not_served(version)
+                record.of_legacy(message)
+                return self._legacy.request(message, version, exchange)
 
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
         sender = new(Sender, (exchange.principal, exchange.headers, exchange.record.address, None))

@@ -179,7 +179,7 @@ class Gate:
             or (name.startswith(PARAM_PREFIX) and is_token(name[len(PARAM_PREFIX) :]))
         ]
         return (
-            (b"access-control-allow-methods", b"POST"),
+            (b"access-control-allow-methods", b"GET, POST, DELETE"),
             (b"access-control-allow-headers", b", ".join(allowed)),
             (b"access-control-max-age", b"600"),
         )

@@ -4,29 +4,30 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.auth.credentials import credential_headers
 from app.http.disconnect import SLOW_READER_S, Watch
 from app.http.exchange import Exchange
 from app.http.gate import negotiate
 from app.http.legacy_calls import LegacyCalls
+from app.http.listening import credential_of
 from app.http.responses import KEEP_ALIVE, event
 from app.legacy.errors import told
-from app.legacy.methods import LegacyMethods, Running
 from app.legacy.notifications import TOOLS_LIST_CHANGED
-from app.legacy.replays import Replays, place_of
 from app.legacy.revisions import ASSUMED, REVISIONS, Revision
-from app.legacy.sessions import Session
 from app.methods.answers import Sender
 from app.methods.subscriptions import Hub, Stream
 from app.protocol.errors import (
     InvalidRequest,
     MethodNotAllowed,
     NotAcceptable,
+    ParseError,
     ProtocolError,
 )
 from app.protocol.headers import HeaderMap
 from app.protocol.jsonrpc import BadEnvelope, Message, dumps, loads, message_of, result_response
 from app.protocol.schema import PROTOCOL_VERSION_KEY, RequestId
+from app.sessions.methods import LegacyMethods, Running
+from app.sessions.replays import Replays, place_of
+from app.sessions.tokens import Session
 
 SESSION_HEADER: Final = b"mcp-session-id"
 MAX_BATCH: Final = 100
@@ -52,6 +53,15 @@ class LegacyEndpoint:
     def is_of_session(headers: HeaderMap) -> bool:
         """Whether a request belongs to a session of these revisions."""
         return SESSION_HEADER in headers
+
+    @staticmethod
+    def may_take(body: bytes, headers: HeaderMap) -> bool:
+        """Whether a body that is no modern message may be something of these revisions."""
+        version = headers.get(b"mcp-protocol-version", b"").decode("latin-1").strip()
+        if version and version not in REVISIONS:
+            return False
+        start = body.lstrip()[:1]
+        return start == b"[" or (start == b"{" and SESSION_HEADER in headers)
 
     # POST
 
@@ -99,11 +109,12 @@ class LegacyEndpoint:
         Raises:
             ProtocolError: It is wrong here as well.
         """
-        value = loads(body)
+        try:
+            value = loads(body)
+        except ParseError:
+            raise error from None
         headers = exchange.headers
         version = headers.get(b"mcp-protocol-version", b"").decode("latin-1").strip() or None
-        if version is not None and version not in REVISIONS:
-            raise error
         session = await self._session(exchange)
         if isinstance(value, list):
             await self._batch(value, _revision(session, version), session, exchange)
@@ -219,11 +230,7 @@ class LegacyEndpoint:
         place = place_of(last) if session.revision.resumption else None
         if place is not None and await self._replay(session, place, exchange):
             return
-        stream = self._hub.open(
-            exchange.principal,
-            credential_headers(exchange.principal, exchange.headers),
-            SLOW_READER_S,
-        )
+        stream = self._hub.open(exchange.principal, credential_of(exchange), SLOW_READER_S)
         watch = Watch(exchange.connection, exchange.receive, stream.leave)
         stream.drop = watch.abort
         try:

@@ -12,13 +12,13 @@ from app.http.disconnect import SLOW_READER_S, Watch
 from app.http.exchange import Exchange
 from app.http.responses import event, priming_event
 from app.legacy.errors import told
-from app.legacy.methods import LegacyMethods, Running
 from app.legacy.notifications import notified
-from app.legacy.replays import Recording, Replays
-from app.legacy.sessions import Session
 from app.protocol.errors import ProtocolError
 from app.protocol.jsonrpc import dumps, result_response
 from app.protocol.schema import RequestId
+from app.sessions.methods import LegacyMethods, Running
+from app.sessions.replays import Recording, Replays
+from app.sessions.tokens import Session
 from app.settings import ExecutionSettings
 
 RETRY_MS = 500
@@ -53,46 +53,49 @@ class LegacyCalls:
         Raises:
             ProtocolError: The call was refused, and nothing was sent yet.
         """
-        execution, response = running.execution, exchange.response
-        is_followed = False
+        execution = running.execution
         carriage = _Carriage(running, id, exchange, self._settings)
         watch = Watch(exchange.connection, exchange.receive, carriage.leave)
         try:
             await execution.wait(execution.time() + self._settings.silence_s)
-            if execution.headers and not carriage.is_gone:
-                mirror(execution.headers, exchange)
-            is_over = execution.is_over and not execution.has_notifications
-            if not is_over or not exchange.accepts.json:
-                if exchange.accepts.stream:
-                    if session is not None and session.revision.resumption:
-                        carriage.recording = self._replays.begin(session)
-                        carriage.recording.on_detach = carriage.detach
-                    await carriage.stream(self._poll_after_s)
-                else:
-                    await carriage.in_silence()
-            if execution.is_over:
-                await carriage.finish()
-            else:
-                is_followed = True
-                self._replays.follow(self._follow(carriage, session))
+            await self._send(carriage, session, exchange)
         except TimeoutError:  # it does not read
             watch.abort()
-            response.disconnected()
-            if not execution.is_over:
-                is_followed = True
-                self._replays.follow(self._follow(carriage, session))
+            exchange.response.disconnected()
         except asyncio.CancelledError:
             execution.cancel()
             raise
         finally:
             watch.stop()
-            record = exchange.record
             if execution.refusal is None:
+                record = exchange.record
                 record.outcome, record.error_id = execution.outcome, execution.error_id
-            if not is_followed:
-                self._methods.finished(session, id)
-                if carriage.recording is not None:
-                    self._replays.end(carriage.recording)
+            if not execution.is_over:
+                self._replays.follow(self._follow(carriage, session))
+            else:
+                self._end(carriage, session)
+
+    async def _send(
+        self, carriage: "_Carriage", session: Session | None, exchange: Exchange
+    ) -> None:
+        execution = carriage.running.execution
+        if execution.headers and not carriage.is_gone:
+            mirror(execution.headers, exchange)
+        if not execution.is_over or execution.has_notifications or not exchange.accepts.json:
+            if exchange.accepts.stream:
+                if session is not None and session.revision.resumption:
+                    carriage.recording = self._replays.begin(session)
+                    carriage.recording.on_detach = carriage.detach
+                await carriage.stream(self._poll_after_s)
+            else:
+                await carriage.in_silence()
+        if execution.is_over:
+            await carriage.finish()
+
+    def _end(self, carriage: "_Carriage", session: Session | None) -> None:
+        self._methods.finished(session, carriage.id)
+        if carriage.recording is not None:
+            self._replays.end(carriage.recording)
 
     async def _follow(self, carriage: "_Carriage", session: Session | None) -> None:
         """The client has gone, and its call goes on."""
@@ -115,9 +118,7 @@ class LegacyCalls:
                 recording.finish()
                 await recording.write()
         finally:
-            self._methods.finished(session, carriage.id)
-            if recording is not None:
-                self._replays.end(recording)
+            self._end(carriage, session)
             if not execution.is_over:
                 execution.cancel()
 

@@ -32,7 +32,7 @@ async def carry_subscription(
         await response.notify(acknowledgement)
         await response.finish(messages.listen_result(id))
         return
-    stream = hub.open(exchange.principal, _credential(exchange), SLOW_READER_S)
+    stream = hub.open(exchange.principal, credential_of(exchange), SLOW_READER_S)
     watch = Watch(exchange.connection, exchange.receive, stream.leave)
     stream.drop = watch.abort
     try:
@@ -47,7 +47,7 @@ async def carry_subscription(
         hub.close(stream)
 
 
-def _credential(exchange: Exchange) -> HeaderMap | None:
+def credential_of(exchange: Exchange) -> HeaderMap | None:
     """What is needed to ask again whether the caller's credential counts, and no more."""
     if exchange.principal.issuer is None:
         return None

@@ -7,6 +7,7 @@ from app.observability.logs import EventLog, printable
 from app.principal import ANONYMOUS
 from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call
+from app.protocol.jsonrpc import Message
 from app.protocol.schema import RequestId
 
 _OUTCOMES: Final = {401: "denied", 403: "denied", 429: "limited", 503: "limited"}
@@ -64,6 +65,11 @@ class RequestRecord:
         trace, client = call.meta.trace_parent, call.meta.client_info
         self._trace = None if trace is None else trace[3:35]
         self._client = None if client is None else printable(client.name)
+
+    def of_legacy(self, message: Message) -> None:
+        """The request is of a revision before 2026-07-28."""
+        name = (message.params or {}).get("name") if message.method == "tools/call" else None
+        self._tool = printable(name, 128) if isinstance(name, str) else None
 
     def refused(self, error: ProtocolError) -> None:
         """The request was refused."""

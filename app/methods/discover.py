@@ -6,7 +6,7 @@ from typing import Any
 from app.methods.answers import Reply, Sender
 from app.protocol.inbound import Call
 from app.protocol.messages import ServerMessages
-from app.protocol.schema import MODERN_PROTOCOL_VERSIONS
+from app.protocol.schema import LEGACY_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from app.settings import Settings
 
 
@@ -44,7 +44,10 @@ class Discover:
     def _encode(self, ttl_ms: int, is_open: bool) -> Reply:
         settings = self._settings
         result: dict[str, Any] = {
-            "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
+            "supportedVersions": [
+                *MODERN_PROTOCOL_VERSIONS,
+                *(LEGACY_PROTOCOL_VERSIONS if settings.legacy.enabled else ()),
+            ],
             "capabilities": {
                 # Only where changes are noticed can they be told of.
                 "tools": {"listChanged": self._tools_change},

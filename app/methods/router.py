@@ -43,7 +43,7 @@ def _unknown(method: str) -> MethodNotFound:
         # Versioning: legacy clients may show nothing but this message.
         served = ", ".join(MODERN_PROTOCOL_VERSIONS)
         return MethodNotFound(
-            f"This server has no initialize handshake; it serves the protocol versions {served}, "
-            "whose requests stand alone."
+            f"Requests of {served} stand alone: there is no initialize among them. Without that "
+            "version in _meta it opens a session of an older revision, where those are served."
         )
     return MethodNotFound("This server does not have the requested method.")

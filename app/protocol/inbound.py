@@ -78,8 +78,14 @@ class Rejected(NamedTuple):
     method: str | None = None
 
 
-def classify(headers: HeaderMap, body: bytes) -> Call | Legacy | Notification | Rejected:
-    """Decide what the message is and whether its headers tell the truth about it."""
+def classify(
+    headers: HeaderMap, body: bytes, *, legacy: bool = False
+) -> Call | Legacy | Notification | Rejected:
+    """Decide what the message is and whether its headers tell the truth about it.
+
+    Args:
+        legacy: Whether the revisions of the ``initialize`` era are served.
+    """
     try:
         message = jsonrpc.parse(body)
     except BadEnvelope as bad:
@@ -91,6 +97,10 @@ def classify(headers: HeaderMap, body: bytes) -> Call | Legacy | Notification | 
         if isinstance(meta, dict) and PROTOCOL_VERSION_KEY in meta:
             return _modern(headers, message, meta)
         return _without_version(headers, message, meta)
+    except UnsupportedProtocolVersion as error:
+        if legacy:
+            error = _unsupported_by_all(error)
+        return Rejected(error, message.id, message.method)
     except ProtocolError as error:
         return Rejected(error, message.id, message.method)
 
@@ -125,6 +135,24 @@ def unsupported(requested: str) -> UnsupportedProtocolVersion:
         f"Unsupported protocol version. Served: {_SERVED}.",
         requested=requested[:64],
         supported=MODERN_PROTOCOL_VERSIONS,
+    )
+
+
+def _unsupported_by_all(error: UnsupportedProtocolVersion) -> UnsupportedProtocolVersion:
+    """The same where older revisions are served too."""
+    requested = str(error.data["requested"])
+    older = ", ".join(LEGACY_PROTOCOL_VERSIONS)
+    if requested in LEGACY_PROTOCOL_VERSIONS:
+        return UnsupportedProtocolVersion(
+            f"Unsupported protocol version in _meta. Served in this way: {_SERVED}; the revisions "
+            f"{older} open with initialize.",
+            requested=requested,
+            supported=MODERN_PROTOCOL_VERSIONS,
+        )
+    return UnsupportedProtocolVersion(
+        f"Unsupported protocol version. Served: {_SERVED}, {older}.",
+        requested=requested,
+        supported=(*MODERN_PROTOCOL_VERSIONS, *LEGACY_PROTOCOL_VERSIONS),
     )
 
 

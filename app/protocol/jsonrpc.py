@@ -117,11 +117,15 @@ def parse(body: bytes) -> Message:
         id, method, params = value.get("id"), value.get("method"), value.get("params")
         if type(id) in _ID_TYPES and type(method) is str and type(params) is dict:
             return tuple.__new__(Message, (id, method, params))  # in half the time
-    return _parse_carefully(value)
+    return message_of(value)
 
 
-def _parse_carefully(value: Any) -> Message:
-    """What is not plainly a request: a notification, an odd id, or a mistake to be named."""
+def message_of(value: Any) -> Message:
+    """What is not plainly a request: a notification, an odd id, or a mistake to be named.
+
+    Raises:
+        BadEnvelope: With an ``InvalidRequest``.
+    """
     if not isinstance(value, dict):
         kind = "a batch" if isinstance(value, list) else "not an object"
         raise BadEnvelope(

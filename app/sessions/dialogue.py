@@ -1,0 +1,189 @@
+"""Asking clients of the ``initialize`` era: a request on the stream of the call, and its answer.
+
+The answer comes as a POST of its own and may reach another replica, so it goes over the bus to
+whoever waits. The tool waits where it asked; it is not run again.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final
+
+from app.execution.asking import Asking, Desk
+from app.execution.execution import Execution
+from app.execution.executor import Executor
+from app.execution.pages import Page
+from app.execution.questions import PAGE_NEEDS, Question, url_question
+from app.legacy.asking import Refused, Unaskable, answer, question, request
+from app.principal import Principal
+from app.protocol.asking import BadAnswer
+from app.protocol.jsonrpc import dumps, loads
+from app.registry.forms import form_of, refuse_links
+from app.sessions.tokens import Session
+from app.state.interface import Bus, StoreUnavailable
+from app.toolkit import ElicitResult, ToolError
+from app.toolkit.asking import F
+
+TOPIC: Final = "legacy-answers"
+MAX_ROUNDS: Final = 5
+"""How often a question is asked again whose answer does not fit."""
+
+LOOK_S: Final = 0.5
+"""How often a page is looked at that its user fills in."""
+
+Say = Callable[[bytes], None]
+
+
+class Dialogues:
+    """The questions of one process that wait for an answer.
+
+    Args:
+        timeout_s: How long a question may wait.
+    """
+
+    def __init__(self, bus: Bus, executor: Executor, desk: Desk, *, timeout_s: float) -> None:
+        self._bus = bus
+        self.executor = executor
+        self.desk = desk
+        self.timeout_s = timeout_s
+        self._waiting: dict[str, tuple[str, asyncio.Future[dict[str, Any]]]] = {}
+        self._unsubscribe = bus.subscribe(TOPIC, self._hear)
+
+    def close(self) -> None:
+        """Hear no more."""
+        self._unsubscribe()
+
+    async def answered(self, session: Session, response: Mapping[str, Any]) -> None:
+        """A client has answered something: tell whoever waits for it, on whichever replica.
+
+        An answer to nothing, or to somebody else's question, is nobody's.
+        """
+        id = response.get("id")
+        if isinstance(id, str):
+            # Who does not hear it asks for ever, until its time is over: no error helps.
+            with contextlib.suppress(StoreUnavailable):
+                await self._bus.publish(TOPIC, dumps([id, session.id, dict(response)]))
+
+    async def ask(self, session: Session, asked: Mapping[str, Any], say: Say) -> dict[str, Any]:
+        """Send a request and wait for the response.
+
+        Raises:
+            ToolError: None came in time.
+        """
+        id = f"ask-{secrets.token_hex(16)}"  # whoever guesses it could answer for the user
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[id] = session.id, future
+        try:
+            say(request(id, asked))
+            async with asyncio.timeout(self.timeout_s):
+                return await future
+        except TimeoutError:
+            raise ToolError("Nobody has answered the tool's question in time.") from None
+        finally:
+            del self._waiting[id]
+
+    def _hear(self, message: bytes) -> None:
+        id, session_id, response = loads(message)
+        waiting = self._waiting.get(id)
+        if waiting is not None and waiting[0] == session_id and not waiting[1].done():
+            waiting[1].set_result(response)
+
+
+class LiveAsking(Asking):
+    """The questions of one run of one tool, each of which waits for its answer.
+
+    Attributes:
+        execution: The call; set before the tool's code begins.
+    """
+
+    def __init__(
+        self, dialogues: Dialogues, session: Session, *, tool: str, principal: Principal
+    ) -> None:
+        super().__init__(
+            dialogues.desk,
+            tool=tool,
+            principal=principal,
+            bound_to=b"",
+            capabilities=session.capabilities,
+            responses={},
+            state=None,
+        )
+        self.execution: Execution | None = None
+        self._dialogues = dialogues
+        self._session = session
+        self._values: dict[str, Any] = {}
+
+    async def ask(
+        self,
+        question: Question,
+        *,
+        otherwise: Mapping[str, Any] | None = None,  # noqa: ARG002  # of questions in results
+    ) -> Any:
+        if self._digests.setdefault(question.key, question.digest) != question.digest:
+            raise ValueError(f"the key {question.key!r} names two different questions of one call")
+        self.require(question.needs)
+        self.has_asked = True
+        async with self._locks.setdefault(f"ask {question.key}", asyncio.Lock()):
+            if question.key in self._values:
+                return self._values[question.key]
+            reason = ""
+            for _ in range(MAX_ROUNDS):
+                sent = question.again(reason) if reason else question.request
+                response = await self._send(sent)
+                try:
+                    value, _ = question.read(response)
+                except BadAnswer as bad:
+                    reason = str(bad)
+                    continue
+                self._values[question.key] = value
+                return value
+        raise ToolError(f"The client's answers do not fit the question: {reason}")
+
+    async def elicit_page(self, key: str, message: str, model: type[F]) -> ElicitResult[F]:
+        refuse_links(message, "the message")
+        form = form_of(model, on_page=True)
+        self.require(PAGE_NEEDS)
+        url = self.desk.pages_url(self.principal)
+        pages = self.desk.pages
+        handle = pages.new_handle()
+        try:
+            await pages.open(handle, self._page(message, form.schema), model)
+            said = await self.ask(url_question(key, message, f"{url}/{handle}"))
+            if said.action != "accept":
+                await pages.close(handle)
+                return ElicitResult(said.action)
+            # Consent is not completion: the user fills the page in now.
+            async with self._rest(), asyncio.timeout(self._dialogues.timeout_s):
+                while (entered := await pages.entered(handle, self.principal)) is None:
+                    await asyncio.sleep(LOOK_S)  # another replica may take it
+        except TimeoutError:
+            raise ToolError("The page has not been completed in time.") from None
+        except StoreUnavailable as error:
+            raise ToolError("The page cannot be reached at the moment; try again later.") from error
+        return ElicitResult("accept", form.read(entered)[0])
+
+    async def _send(self, sent: Mapping[str, Any]) -> dict[str, Any]:
+        assert self.execution is not None
+        try:
+            asked = question(sent, self._session.revision, elicitation_id=secrets.token_hex(16))
+            async with self._rest():
+                response = await self._dialogues.ask(self._session, asked, self.execution.ask)
+            return answer(sent["method"], response)
+        except (Unaskable, Refused) as error:
+            raise ToolError(str(error)) from None
+
+    @contextlib.asynccontextmanager
+    async def _rest(self) -> AsyncIterator[None]:
+        """While a person thinks, the call takes neither time nor room."""
+        assert self.execution is not None
+        executor = self._dialogues.executor
+        executor.pause(self.execution)
+        try:
+            yield
+        finally:
+            executor.resume(self.execution)
+
+    def _page(self, message: str, schema: dict[str, Any]) -> Page:
+        principal = self.principal
+        return Page(str(principal.issuer), str(principal.subject), self.tool, message, schema)

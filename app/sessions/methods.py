@@ -1,0 +1,263 @@
+"""What clients of the ``initialize`` era ask for: translated up, answered, and translated down.
+
+The handlers are those of the modern protocol; no other part of the server knows of this one.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from app.execution.execution import Execution
+from app.execution.results import is_argument_error
+from app.legacy.errors import argument_error
+from app.legacy.initialize import initialize_result, parse_initialize
+from app.legacy.listing import listed
+from app.legacy.results import called
+from app.legacy.revisions import Revision
+from app.legacy.schemas import wraps
+from app.methods.answers import Answer, Reply, Sender
+from app.methods.router import Router
+from app.principal import Principal
+from app.protocol.errors import InvalidParams, InvalidRequest, MethodNotFound
+from app.protocol.inbound import Call
+from app.protocol.jsonrpc import Message, dumps, loads
+from app.protocol.schema import LOG_LEVELS, RequestId, RequestMeta
+from app.registry.tool import Tool
+from app.sessions.dialogue import Dialogues, LiveAsking
+from app.sessions.tokens import Session, Sessions
+from app.state.interface import Bus, StoreUnavailable
+
+CANCEL_TOPIC: Final = "legacy-cancel"
+KEPT_PAGES: Final = 64
+"""Translated pages of lists that are kept, those used last."""
+
+_TRACE_PARENT: Final = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
+_EMPTY: Final = b"{}"
+
+FindTool = Callable[[Principal, str], Tool | None]
+"""Who calls, and the name of a tool -> the tool as that caller sees it."""
+
+
+class Running(NamedTuple):
+    """A tool's call that is under way.
+
+    Attributes:
+        wraps: As ``app.legacy.schemas.wraps`` says of its tool.
+    """
+
+    execution: Execution
+    revision: Revision
+    wraps: bool
+
+    def result(self) -> bytes:
+        """The result, once it is there.
+
+        Raises:
+            ProtocolError: It is none in this revision.
+        """
+        execution = self.execution
+        if execution.refusal is not None:
+            raise execution.refusal
+        assert execution.result is not None
+        return _called(execution.result, self.revision, wraps=self.wraps)
+
+
+class Opened(NamedTuple):
+    """The answer to ``initialize``.
+
+    Attributes:
+        token: Of the session.
+    """
+
+    result: bytes
+    token: str
+
+
+class LegacyMethods:
+    """Answers requests of clients of older revisions.
+
+    Args:
+        router: Answers modern ones.
+        server_info: ``Implementation`` object of this server.
+        tools_change: Whether changes of tools are noticed at all.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        sessions: Sessions,
+        dialogues: Dialogues,
+        bus: Bus,
+        *,
+        find_tool: FindTool,
+        server_info: Mapping[str, Any],
+        instructions: str | None,
+        tools_change: bool,
+    ) -> None:
+        self.sessions = sessions
+        self.dialogues = dialogues
+        self._router = router
+        self._bus = bus
+        self._find_tool = find_tool
+        self._server_info = server_info
+        self._instructions = instructions
+        self._tools_change = tools_change
+        self._running: dict[tuple[str, RequestId], Execution] = {}
+        self._unsubscribe = bus.subscribe(CANCEL_TOPIC, self._hear_cancel)
+        self._listed = lru_cache(KEPT_PAGES)(listed)
+
+    def close(self) -> None:
+        """Hear no more."""
+        self._unsubscribe()
+        self.dialogues.close()
+
+    def open(self, message: Message, principal: Principal) -> Opened:
+        """``initialize``.
+
+        Raises:
+            InvalidParams: What the client says of itself has the wrong shape.
+        """
+        opening = parse_initialize(message.params)
+        result = initialize_result(
+            opening.revision,
+            server_info=self._server_info,
+            tools_change=self._tools_change,
+            logging=True,
+            instructions=self._instructions,
+        )
+        return Opened(result, self.sessions.begin(opening, principal))
+
+    async def answer(
+        self,
+        message: Message,
+        revision: Revision,
+        session: Session | None,
+        sender: Sender,
+        *,
+        can_ask: bool,
+    ) -> bytes | Running:
+        """Answer a request.
+
+        Args:
+            session: None: the client has opened none, and is served without.
+            can_ask: Whether requests can be sent to the client while its call runs.
+
+        Raises:
+            ProtocolError: In modern terms; ``app.legacy.errors`` has those of the revision.
+        """
+        match message.method:
+            case "ping":
+                return _EMPTY
+            case "logging/setLevel":
+                return await self._set_level(message, session)
+            case "tools/list" | "tools/call":
+                return await self._tools(message, revision, session, sender, can_ask=can_ask)
+        raise MethodNotFound("This server does not have the requested method.")
+
+    def finished(self, session: Session | None, id: RequestId) -> None:
+        """A call has ended, or nobody will cancel it any more."""
+        if session is not None:
+            self._running.pop((session.id, id), None)
+
+    async def cancel(self, session: Session, params: Mapping[str, Any] | None) -> None:
+        """``notifications/cancelled``: of a request of the same session alone."""
+        id = (params or {}).get("requestId")
+        if type(id) in (str, int):
+            try:
+                await self._bus.publish(CANCEL_TOPIC, dumps([session.id, id]))
+            except StoreUnavailable:  # a notification has no answer; this much can be done
+                self._hear_cancel(dumps([session.id, id]))
+
+    def _hear_cancel(self, message: bytes) -> None:
+        session_id, id = loads(message)
+        execution = self._running.get((session_id, id))
+        if execution is not None:
+            execution.cancel()
+
+    async def _set_level(self, message: Message, session: Session | None) -> bytes:
+        level = (message.params or {}).get("level")
+        if level not in LOG_LEVELS:
+            raise InvalidParams(f"params.level must be one of {', '.join(LOG_LEVELS)}.")
+        if session is None:
+            raise InvalidRequest("logging/setLevel needs a session: open one with initialize.")
+        await self.sessions.set_level(session, level)
+        return _EMPTY
+
+    async def _tools(
+        self,
+        message: Message,
+        revision: Revision,
+        session: Session | None,
+        sender: Sender,
+        *,
+        can_ask: bool,
+    ) -> bytes | Running:
+        assert message.id is not None
+        params = message.params or {}
+        level = None
+        asking: LiveAsking | None = None
+        if message.method == "tools/call" and session is not None:
+            level = await self.sessions.level(session)
+            if can_ask:
+                name = params.get("name")
+                asking = LiveAsking(
+                    self.dialogues, session, tool=str(name), principal=sender.principal
+                )
+                sender = sender._replace(asking=lambda _: asking)
+        meta = _meta(params, revision, session, level, can_ask=can_ask)
+        params = {key: value for key, value in params.items() if key not in _MODERN_PARAMS}
+        call = Call(message.id, message.method, params, meta)
+        coming = self._router.dispatch(call, sender)
+        answer: Answer = coming if isinstance(coming, Answer) else await coming
+        if isinstance(answer, Execution):
+            if asking is not None:
+                asking.execution = answer
+            if session is not None:
+                self._running[session.id, message.id] = answer
+            return Running(answer, revision, wraps(answer.tool.output.schema))
+        assert isinstance(answer, Reply)
+        if message.method == "tools/list":
+            return self._listed(answer.result, revision)
+        tool = self._find_tool(sender.principal, params["name"])
+        schema = tool.output.schema if tool is not None else None
+        return _called(answer.result, revision, wraps=wraps(schema))
+
+
+_MODERN_PARAMS: Final = ("requestState", "inputResponses")
+"""Members of ``params`` that older revisions do not have."""
+
+
+def _called(result: bytes, revision: Revision, *, wraps: bool) -> bytes:
+    if not revision.argument_errors_as_results and is_argument_error(result):
+        raise argument_error(result)
+    return called(result, revision, wraps=wraps)
+
+
+def _meta(
+    params: Mapping[str, Any],
+    revision: Revision,
+    session: Session | None,
+    level: str | None,
+    *,
+    can_ask: bool,
+) -> RequestMeta:
+    """``_meta`` in modern terms: what a modern request says of itself, the session has said."""
+    raw = params.get("_meta", {})
+    if not isinstance(raw, dict):
+        raise InvalidParams("params._meta must be an object.")
+    token = raw.get("progressToken")
+    if token is not None and type(token) not in (str, int):
+        raise InvalidParams("_meta.progressToken must be a string or an integer.")
+    trace = raw.get("traceparent")
+    if not (isinstance(trace, str) and _TRACE_PARENT.match(trace)):
+        trace = None  # ignored, never refused (W3C Trace Context)
+    return RequestMeta(
+        revision.version,
+        session.capabilities if session is not None and can_ask else {},
+        session.client if session is not None else None,
+        level,
+        token,
+        trace,
+        raw,
+    )
