@@ -57,7 +57,10 @@ class LegacyCalls:
         carriage = _Carriage(running, id, exchange, self._settings)
         watch = Watch(exchange.connection, exchange.receive, carriage.leave)
         try:
-            await execution.wait(execution.time() + self._settings.silence_s)
+            silence_s, away_s = self._settings.silence_s, self._poll_after_s
+            if away_s is not None and session is not None and session.revision.resumption:
+                silence_s = min(silence_s, away_s)
+            await execution.wait(execution.time() + silence_s)
             await self._send(carriage, session, exchange)
         except TimeoutError:  # it does not read
             watch.abort()

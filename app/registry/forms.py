@@ -202,6 +202,8 @@ def _property(place: str, node: Mapping[str, Any], *, on_page: bool) -> dict[str
     kind = str(node.get("type"))
     if kind == "array":
         choices = _choices(place, node.get("items", {}))
+        if "enumNames" in choices:
+            raise FormError(f"{place} is a choice of several, which has no enumNames")
         if "oneOf" in choices:  # as the schema has it for choices of several
             choices = {"anyOf": choices["oneOf"]}
         out = {"items": choices}
@@ -252,6 +254,11 @@ def _choices(place: str, node: Mapping[str, Any]) -> dict[str, Any]:
         refuse_links(each["title"], f"a title of {place}")
     if titled:
         return {"type": "string", "oneOf": titled}
+    names: list[str] = node.get("enumNames", [])
+    for each in names:
+        refuse_links(each, f"a title of {place}")
+    if names:
+        return {"type": "string", "enum": values, "enumNames": names}
     return {"type": "string", "enum": values} if values else {}
 
 

@@ -44,9 +44,14 @@ class Titles:
     Use: ``color: Annotated[Literal["#f00", "#0f0"], Titles({"#f00": "Red", "#0f0": "Green"})]``.
     For ``Literal`` and ``Enum`` types of texts, alone or as the items of a list. A choice without
     a title is shown as it is.
+
+    Attributes:
+        as_enum_names: In the form that the protocol has deprecated (``enumNames``), for a choice
+            of one: clients of its time know no other.
     """
 
     titles: Mapping[str, str]
+    as_enum_names: bool = False
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
@@ -59,6 +64,9 @@ class Titles:
         unknown = [value for value in self.titles if value not in choices]
         if unknown:
             raise ValueError(f"Titles has {unknown[0]!r}, which is none of the choices")
+        if self.as_enum_names:
+            names = [self.titles.get(each, str(each)) for each in choices]
+            return {**out, "enum": choices, "enumNames": names}
         titled = [{"const": each, "title": self.titles.get(each, str(each))} for each in choices]
         return {**out, "oneOf": titled}
 
