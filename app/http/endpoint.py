@@ -26,6 +26,7 @@ from app.protocol.errors import (
     NotAcceptable,
     ProtocolError,
     Unavailable,
+    UnsupportedProtocolVersion,
 )
 from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Call, Legacy, Notification, Rejected, classify, unsupported
@@ -205,8 +206,13 @@ class Endpoint:
                 return self._dispatch(call, exchange)
             case Rejected(error, id, name):
                 record.id, record.method = id, name
-                if self._legacy is not None and self._legacy.may_take(body, exchange.headers):
-                    return self._legacy.other(body, error, exchange)
+                if self._legacy is not None:
+                    if self._legacy.may_take(body, exchange.headers):
+                        return self._legacy.other(body, error, exchange)
+                    if isinstance(error, UnsupportedProtocolVersion) and self._legacy.is_of_session(
+                        exchange.headers
+                    ):
+                        return self._legacy.refuse(error, id, exchange)
                 record.refused(error)
                 refusal = exchange.response.error(error, id)
                 del error  # its traceback holds this frame

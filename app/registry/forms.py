@@ -201,14 +201,7 @@ def _property(place: str, node: Mapping[str, Any], *, on_page: bool) -> dict[str
             refuse_links(text, f"the title or description of {place}")
     kind = str(node.get("type"))
     if kind == "array":
-        choices = _choices(place, node.get("items", {}))
-        if "enumNames" in choices:
-            raise FormError(f"{place} is a choice of several, which has no enumNames")
-        if "oneOf" in choices:  # as the schema has it for choices of several
-            choices = {"anyOf": choices["oneOf"]}
-        out = {"items": choices}
-        if not choices:
-            raise _refusal(place)
+        out = {"items": _choices_of_several(place, node.get("items", {}))}
     elif kind in _KEPT:
         out = _choices(place, node)
         if "format" in node and node["format"] not in FORMATS:
@@ -255,11 +248,20 @@ def _choices(place: str, node: Mapping[str, Any]) -> dict[str, Any]:
     if titled:
         return {"type": "string", "oneOf": titled}
     names: list[str] = node.get("enumNames", [])
-    for each in names:
-        refuse_links(each, f"a title of {place}")
+    for name in names:
+        refuse_links(name, f"a title of {place}")
     if names:
         return {"type": "string", "enum": values, "enumNames": names}
     return {"type": "string", "enum": values} if values else {}
+
+
+def _choices_of_several(place: str, items: Mapping[str, Any]) -> dict[str, Any]:
+    choices = _choices(place, items)
+    if not choices:
+        raise _refusal(place)
+    if "enumNames" in choices:
+        raise FormError(f"{place} is a choice of several, which has no enumNames")
+    return {"anyOf": choices["oneOf"]} if "oneOf" in choices else choices  # as the schema has it
 
 
 def _refusal(place: str) -> FormError:

@@ -155,8 +155,11 @@ class LiveAsking(Asking):
                 return ElicitResult(said.action)
             # Consent is not completion: the user fills the page in now.
             async with self._rest(), asyncio.timeout(self._dialogues.timeout_s):
-                while (entered := await pages.entered(handle, self.principal)) is None:
-                    await asyncio.sleep(LOOK_S)  # another replica may take it
+                # Looked at, not waited for: another replica may have taken what was entered.
+                entered = await pages.entered(handle, self.principal)
+                while entered is None:
+                    await asyncio.sleep(LOOK_S)
+                    entered = await pages.entered(handle, self.principal)
         except TimeoutError:
             raise ToolError("The page has not been completed in time.") from None
         except StoreUnavailable as error:

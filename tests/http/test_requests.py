@@ -1,5 +1,6 @@
 """`_meta`, methods, versions and eras; what a request must say before anything runs."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from tests.support.cases import rows
 from tests.support.client import McpClient, body_of, encode, meta
 from tests.support.schema import META
+from tests.support.server import ServerFactory
 
 VERSION = "2026-07-28"
+LEGACY_VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 INFO = {"name": "a client", "version": "1.0"}
 WITHOUT_HEADERS = {"MCP-Protocol-Version": None, "Mcp-Method": None}
 
@@ -161,7 +164,7 @@ def test_an_unknown_tool_is_not_described(client: McpClient) -> None:
 def test_discover_says_what_is_served(client: McpClient) -> None:
     """wire §5 discover, PR-11."""
     result = client.ask("server/discover").result
-    assert result["supportedVersions"] == [VERSION]
+    assert result["supportedVersions"] == [VERSION, *LEGACY_VERSIONS]
     assert set(result["capabilities"]) <= {"tools", "logging"}
     assert "tools" in result["capabilities"]
     assert result["instructions"] == "Use these tools to test a client."
@@ -187,8 +190,14 @@ def test_every_result_says_who_answers(client: McpClient) -> None:
 # -- eras --------------------------------------------------------------------
 
 
-def test_a_request_of_no_era_is_told_what_is_served(client: McpClient) -> None:
-    """wire §0.1 neither header nor _meta, PR-04 as long as no legacy revision is served."""
+@pytest.fixture(scope="module")
+def modern_alone(module_server_factory: ServerFactory) -> McpClient:
+    """A client of a server that serves no older revision."""
+    return module_server_factory(config={"legacy": {"enabled": False}}).client
+
+
+def test_a_request_of_no_era_is_told_what_is_served(modern_alone: McpClient) -> None:
+    """wire §0.1 neither header nor _meta, PR-04 where no older revision is served."""
     for method, params in (
         ("tools/list", {}),
         ("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}),
@@ -197,11 +206,13 @@ def test_a_request_of_no_era_is_told_what_is_served(client: McpClient) -> None:
     ):
         body = {"jsonrpc": "2.0", "id": 4, "method": method}
         body |= {} if params is None else {"params": params}
-        reply = client.ask(method, {}, WITHOUT_HEADERS, body=body)
+        reply = modern_alone.ask(method, {}, WITHOUT_HEADERS, body=body)
         assert reply.outcome == (400, -32020), method
         assert VERSION in reply.error["message"]
         assert reply.last["id"] == 4
         assert reply.header("mcp-session-id") is None
+    served = modern_alone.ask("server/discover").result["supportedVersions"]
+    assert served == [VERSION]
 
 
 def test_a_legacy_body_under_a_modern_header_lacks_meta(client: McpClient) -> None:
@@ -218,11 +229,11 @@ def test_a_modern_initialize_is_not_found_and_told_what_is_served(client: McpCli
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-def test_a_legacy_request_gets_an_answer_that_helps(client: McpClient, version: str) -> None:
-    """PR-11 as long as no legacy revision is served: 400 and the served versions."""
+def test_a_legacy_request_gets_an_answer_that_helps(modern_alone: McpClient, version: str) -> None:
+    """PR-11 where no older revision is served: 400 and the served versions."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     headers = {"MCP-Protocol-Version": version, "Mcp-Method": None}
-    reply = client.ask("tools/list", {}, headers, body=body)
+    reply = modern_alone.ask("tools/list", {}, headers, body=body)
     assert reply.status == 400
     assert reply.code in (-32020, -32022)
     assert VERSION in str(reply.error)
@@ -235,10 +246,11 @@ def test_eras_do_not_rub_off_on_each_other(client: McpClient) -> None:
     with client.connect() as connection:
         for _ in range(3):
             assert client.ask("tools/list", connection=connection).status == 200
-            reply = client.ask("tools/list", {}, legacy, body=bare, connection=connection)
-            assert reply.status == 400
-            reply = client.ask("tools/list", {}, WITHOUT_HEADERS, body=bare, connection=connection)
-            assert reply.outcome == (400, -32020)
+            for headers in (legacy, WITHOUT_HEADERS):
+                request = client.request("tools/list", {}, headers, body=bare)
+                response = connection.exchange(request)
+                result = json.loads(response.body)["result"]
+                assert "resultType" not in result and result["tools"]
 
 
 # -- notifications -------------------------------------------------------------

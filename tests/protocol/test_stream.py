@@ -23,14 +23,20 @@ class Response(RuleBasedStateMachine):
         self.state = State.OPENED
         self.sent: list[Event] = []
 
-    @precondition(lambda self: self.state in (State.OPENED, State.STREAMING))
+    @precondition(lambda self: self.state is State.OPENED)
+    @rule(event=st.sampled_from([event for event in Event if event is not Event.END]))
+    def begins(self, event: Event) -> None:
+        self.state = advance(self.state, event)
+        self.sent.append(event)
+
+    @precondition(lambda self: self.state is State.STREAMING)
     @rule(event=st.sampled_from(Event))
     def happens(self, event: Event) -> None:
         self.state = advance(self.state, event)
         self.sent.append(event)
 
     @precondition(lambda self: self.state in (State.DONE, State.ABANDONED))
-    @rule(event=st.sampled_from([Event.STREAM, Event.NOTIFICATION, Event.RESPONSE]))
+    @rule(event=st.sampled_from([Event.STREAM, Event.NOTIFICATION, Event.RESPONSE, Event.END]))
     def nothing_follows(self, event: Event) -> None:
         with pytest.raises(IllegalTransition):
             advance(self.state, event)
