@@ -32,7 +32,7 @@ from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Call, Legacy, Notification, Rejected, classify, unsupported
 from app.protocol.jsonrpc import result_response
 from app.protocol.messages import ServerMessages
-from app.protocol.schema import MODERN_PROTOCOL_VERSIONS
+from app.protocol.schema import MODERN_PROTOCOL_VERSIONS, RequestId
 from app.settings import Settings
 
 log = structlog.get_logger()
@@ -206,15 +206,7 @@ class Endpoint:
                 return self._dispatch(call, exchange)
             case Rejected(error, id, name):
                 record.id, record.method = id, name
-                if self._legacy is not None:
-                    if self._legacy.may_take(body, exchange.headers):
-                        return self._legacy.other(body, error, exchange)
-                    if isinstance(error, UnsupportedProtocolVersion) and self._legacy.is_of_session(
-                        exchange.headers
-                    ):
-                        return self._legacy.refuse(error, id, exchange)
-                record.refused(error)
-                refusal = exchange.response.error(error, id)
+                refusal = self._reject(error, id, body, exchange)
                 del error  # its traceback holds this frame
                 return refusal
             case Notification(name, params):
@@ -228,6 +220,20 @@ class Endpoint:
                     raise _not_served(version)
                 record.of_legacy(message)
                 return self._legacy.request(message, version, exchange)
+
+    def _reject(
+        self, error: ProtocolError, id: RequestId | None, body: bytes, exchange: Exchange
+    ) -> Awaitable[None]:
+        """What is no message of the modern protocol, or is wrong in it."""
+        legacy = self._legacy
+        if legacy is not None:
+            if legacy.may_take(body, exchange.headers):
+                return legacy.other(body, error, exchange)
+            is_version = isinstance(error, UnsupportedProtocolVersion)
+            if is_version and legacy.is_of_session(exchange.headers):
+                return legacy.refuse(error, id, exchange)
+        exchange.record.refused(error)
+        return exchange.response.error(error, id)
 
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
         sender = new(Sender, (exchange.principal, exchange.headers, exchange.record.address, None))

@@ -134,7 +134,8 @@ class Conversation:
             "clientInfo": CLIENT,
         }
         self.token = None
-        answer = self.ask("initialize", params, **headers)
+        how: Any = headers
+        answer = self.ask("initialize", params, **how)
         self.token = answer.response.headers["mcp-session-id"]
         assert self.notify("notifications/initialized").status_code == 202
         return answer.result

@@ -34,14 +34,13 @@ def test_pages_are_turned_with_the_same_cursors(
     server = server_factory(TOOLS, {**CONFIG, "tools": {"reload": False, "page_size": 3}})
     conversation = talk(version, server=server)
     names: list[str] = []
-    cursor = None
+    params: dict[str, Any] = {}
     while True:
-        params = {} if cursor is None else {"cursor": cursor}
         result = conversation.ask("tools/list", params).result
         names += [tool["name"] for tool in result["tools"]]
-        cursor = result.get("nextCursor")
-        if cursor is None:
+        if "nextCursor" not in result:
             break
+        params = {"cursor": result["nextCursor"]}
     assert names == sorted(server.client.tools())
     assert conversation.ask("tools/list", {"cursor": "x"}).code == -32602
 

@@ -71,7 +71,7 @@ def test_what_clients_ask_in_a_session(talk: Open, version: str) -> None:
 @pytest.mark.parametrize("version", [None, *VERSIONS])
 def test_requests_without_a_session_are_served_too(talk: Open, version: str | None) -> None:
     conversation = talk(version or "2025-03-26", opened=False)
-    header = {"MCP-Protocol-Version": version}
+    header: Any = {"MCP-Protocol-Version": version}
     assert conversation.ask("ping", **header).result == {}
     assert conversation.ask("tools/list", **header).result["tools"]
     assert (
@@ -168,7 +168,8 @@ def test_a_session_ends_with_its_time(server_factory: ServerFactory, talk: Open)
     ("none", None, 200),
 )
 def test_the_version_header_is_looked_at(talk: Open, version: str | None, status: int) -> None:
-    answer = talk().ask("tools/list", **{"MCP-Protocol-Version": version})
+    header: Any = {"MCP-Protocol-Version": version}
+    answer = talk().ask("tools/list", **header)
     assert answer.status == status
     if status == 400 and version != "2026-07-28":
         assert "Unsupported protocol version" in answer.last["error"]["message"]
