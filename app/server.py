@@ -21,7 +21,7 @@ from app.execution.endings import Endings
 from app.execution.executor import Executor
 from app.execution.idempotency import Outcomes
 from app.execution.manner import Manner
-from app.execution.pages import pages_url
+from app.execution.pages import no_pages_url, pages_url
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.execution.watchdog import Watchdog
@@ -95,6 +95,7 @@ class Service:
         config: The configuration file to watch, if any.
         flags: Command line values, which stay in force when the file changes.
         enforce: False for somebody at the machine's own keyboard: no rule applies.
+        pages: Whether users reach pages of this process.
         log_problems: Whether problems with tools go to the log.
     """
 
@@ -105,6 +106,7 @@ class Service:
         config: Path | None = None,
         flags: dict[str, dict[str, Any]] | None = None,
         enforce: bool = True,
+        pages: bool = True,
         log_problems: bool = True,
     ) -> None:
         self.settings = settings
@@ -144,7 +146,9 @@ class Service:
             keys,
             MemoryStore(),
             ask_ttl_s=settings.execution.ask_ttl_s,
-            pages_url=lambda principal: pages_url(self.settings, principal),
+            pages_url=(lambda principal: pages_url(self.settings, principal))
+            if pages
+            else no_pages_url,
         )
         self._landing = Landing(
             settings,

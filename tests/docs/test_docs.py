@@ -15,7 +15,7 @@ from app.execution import asking, execution
 from app.execution.execution import Outcome
 from app.execution.processes import confine, handle
 from app.http import disconnect, landing
-from app.http.record import _OUTCOMES
+from app.methods.record import _OUTCOMES
 from app.protocol import headers, jsonrpc
 from app.protocol.errors import ProtocolError
 from app.registry import explain, loader, schemas
@@ -195,7 +195,7 @@ def test_every_log_event_is_explained_with_its_fields() -> None:
 
 def _request_fields() -> set[str]:
     """The fields of the line of a request, as the code puts them in."""
-    tree = ast.parse((ROOT / "app/http/record.py").read_text("utf-8"))
+    tree = ast.parse((ROOT / "app/methods/record.py").read_text("utf-8"))
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:
