@@ -17,6 +17,8 @@ PY     := $(BIN)/python
 STAMPS := $(VENV)/stamps
 SUITE  := tests/conformance
 IDENTITY := tests/identity
+# Clients in Python, each with a lock file of its own.
+CLIENTS := $(patsubst %/requirements.in,%,$(wildcard tests/interop/families/*/requirements.in))
 # What npm leaves in a folder whose packages it has installed.
 NPM    := node_modules/.package-lock.json
 PIP    := $(PY) -m pip --disable-pip-version-check --quiet
@@ -64,6 +66,10 @@ format: $(STAMPS)/dev ## format the code and mend what the linter can
 conformance: $(STAMPS)/dev $(SUITE)/$(NPM) ## run the official MCP conformance suite and show its report (ARGS)
 	$(PY) -m pytest -s -v $(SUITE) $(ARGS)
 
+.PHONY: interop
+interop: $(STAMPS)/dev ## drive clients that others wrote; without ARGS the table goes to docs/supported.md
+	$(PY) -m tests.interop.families $(if $(ARGS),$(ARGS),--write docs/supported.md)
+
 .PHONY: bench
 bench: $(STAMPS)/bench ## measure speed and memory; without ARGS the figures go to docs/performance.md
 	$(PY) -m benchmarks $(if $(ARGS),$(ARGS),--write docs/performance.md)
@@ -82,6 +88,12 @@ lock: $(STAMPS)/dev ## resolve pyproject.toml into requirements/*.txt (ARGS=--up
 	$(COMPILE) $(ARGS) --extra dev -c requirements/bench.txt -o requirements/dev.txt pyproject.toml
 	$(COMPILE) $(ARGS) -c requirements/dev.txt -o requirements/runtime.txt pyproject.toml
 	sed -n 's/^requires = \["\(.*\)"\].*/\1/p' pyproject.toml | $(COMPILE) $(ARGS) -o requirements/build.txt -
+	for client in $(CLIENTS); do \
+	  $(COMPILE) $(ARGS) -o $$client/requirements.txt $$client/requirements.in && \
+	  { echo "# Made by \`make lock\` from requirements.in; not edited by hand."; \
+	    grep -v '^# Made by' $$client/requirements.txt; } >$$client/requirements.tmp && \
+	  mv $$client/requirements.tmp $$client/requirements.txt || exit 1; \
+	done
 	for lock in build runtime dev bench; do \
 	  { echo "# Made by \`make lock\` from pyproject.toml; not edited by hand."; \
 	    grep -v '^# Made by' requirements/$$lock.txt; } >requirements/$$lock.tmp && \
@@ -90,7 +102,7 @@ lock: $(STAMPS)/dev ## resolve pyproject.toml into requirements/*.txt (ARGS=--up
 
 .PHONY: clean
 clean: ## remove .venv, caches and build output
-	rm -rf $(VENV) $(SUITE)/node_modules $(IDENTITY)/node_modules build dist *.egg-info
+	rm -rf $(VENV) .interop $(SUITE)/node_modules $(IDENTITY)/node_modules build dist *.egg-info
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -62,7 +62,9 @@ def version_in(family: str, package: str) -> str:
     """The version of a package in the lock file of a family."""
     lock = HERE / family / "requirements.txt"
     if lock.exists():
-        found = re.search(rf"^{re.escape(package)}==([^\s;]+)", lock.read_text("utf-8"), re.M)
+        found = re.search(
+            rf"^{re.escape(package)}==([^\s;]+)", lock.read_text("utf-8"), re.MULTILINE
+        )
         assert found, f"{lock} has no {package}"
         return found[1]
     packages = json.loads((HERE / family / "package-lock.json").read_text("utf-8"))["packages"]

@@ -115,7 +115,9 @@ NOT_YET: Final[Mapping[tuple[Era, Transport], str]] = {
 }
 """What the server does not serve yet; those runs are left out, and the table says so."""
 
-KNOWN: Final[Mapping[tuple[str, Era, Transport, str], str]] = {}
+Reasons = Mapping[tuple[str, Era, Transport, str], str]
+
+KNOWN: Final[Reasons] = {}
 """Why a scenario fails: by family, era, transport and scenario.
 
 `make interop` fails on what fails without a reason here, and on a reason for what works.

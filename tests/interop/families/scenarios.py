@@ -12,10 +12,10 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, Protocol, TextIO
 
 SCENARIO_S: Final = 15.0
-LOOK_S: Final = 0.05
 USER: Final = {"name": "octocat"}
 """What the user fills into the form."""
 
@@ -28,6 +28,7 @@ class Job:
         era: `modern`: as clients of 2026-07-28 do; `legacy`: with `initialize`.
         url: Of a server over HTTP.
         command: That starts a server over stdio, with its arguments.
+        log: Where such a server's standard error goes.
         tools: The names of all tools, in order.
     """
 
@@ -40,6 +41,10 @@ class Job:
     env: Mapping[str, str] = field(default_factory=dict)
     tools: Sequence[str] = ()
 
+    def open_log(self) -> TextIO:
+        """The file for what a server over stdio writes to standard error."""
+        return Path(self.log).open("w", encoding="utf-8")
+
 
 class Answer(NamedTuple):
     """The result of a call."""
@@ -49,7 +54,7 @@ class Answer(NamedTuple):
     is_error: bool
 
 
-class NoMeans(Exception):  # noqa: N818  # a finding, not an error
+class NoMeans(Exception):
     """The client has no means for a scenario; the text says what is missing."""
 
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,12 +90,10 @@ class Inspector:
         text = "".join(block["text"] for block in result["content"] if block["type"] == "text")
         return Answer(text, result.get("structuredContent"), result.get("isError", False))
 
-    @contextlib.asynccontextmanager
-    async def changes(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    def changes(self) -> AbstractAsyncContextManager[Callable[[], Awaitable[None]]]:
         raise NoMeans(ONE_REQUEST)
-        yield
 
-    async def give_up(self, name: str, begun: Callable[[], Awaitable[Answer]]) -> None:
+    async def give_up(self, *_: object) -> None:
         raise NoMeans(ONE_REQUEST)
 
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from mcp import ClientSession, StdioServerParameters, types
@@ -90,7 +89,7 @@ async def connected(job: Job) -> AsyncIterator[PythonV1]:
             parameters = StdioServerParameters(
                 command=program, args=arguments, env=dict(job.env), cwd=job.cwd
             )
-            log = stack.enter_context(Path(job.log).open("w", encoding="utf-8"))
+            log = stack.enter_context(job.open_log())
             read, write = await stack.enter_async_context(stdio_client(parameters, errlog=log))
         session = ClientSession(
             read,

@@ -3,12 +3,10 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 from mcp import Client, StdioServerParameters
-from mcp.client import ClientRequestContext
 from mcp.client.stdio import stdio_client
 
 from tests.interop.families.scenarios import SCENARIO_S, USER, Answer, Job, main
@@ -23,11 +21,9 @@ class PythonV2:
         self._changes: asyncio.Queue[None] = asyncio.Queue()
         self.client: Client
 
-    async def elicit(
-        self, _: ClientRequestContext, asked: types.ElicitRequestParams
-    ) -> types.ElicitResult:
-        self.asked.append(asked.message)
-        return types.ElicitResult(action="accept", content=dict(USER))
+    async def elicit(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        self.asked.append(params.message)
+        return types.ElicitResult(action="accept", content={**USER})
 
     async def hear(self, message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
@@ -37,7 +33,9 @@ class PythonV2:
         pages = [await self.client.list_tools(cache_mode="bypass")]
         while (cursor := pages[-1].next_cursor) is not None:
             pages.append(await self.client.list_tools(cursor=cursor))
-        return [tool.model_dump(mode="json", by_alias=True) for page in pages for tool in page.tools]
+        return [
+            tool.model_dump(mode="json", by_alias=True) for page in pages for tool in page.tools
+        ]
 
     async def call(
         self,
@@ -84,7 +82,7 @@ async def connected(job: Job) -> AsyncIterator[PythonV2]:
             parameters = StdioServerParameters(
                 command=program, args=arguments, env=dict(job.env), cwd=job.cwd
             )
-            log = stack.enter_context(Path(job.log).open("w", encoding="utf-8"))
+            log = stack.enter_context(job.open_log())
             server = stdio_client(parameters, errlog=log)
         wrapped.client = await stack.enter_async_context(
             Client(
