@@ -21,10 +21,6 @@ class PythonV2:
         self._changes: asyncio.Queue[None] = asyncio.Queue()
         self.client: Client
 
-    async def elicit(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-        self.asked.append(params.message)
-        return types.ElicitResult(action="accept", content={**USER})
-
     async def hear(self, message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._changes.put_nowait(None)
@@ -75,6 +71,11 @@ class PythonV2:
 @contextlib.asynccontextmanager
 async def connected(job: Job) -> AsyncIterator[PythonV2]:
     wrapped = PythonV2()
+
+    async def elicit(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        wrapped.asked.append(params.message)
+        return types.ElicitResult(action="accept", content={**USER})
+
     async with contextlib.AsyncExitStack() as stack:
         server: Any = job.url
         if job.transport == "stdio":
@@ -89,7 +90,7 @@ async def connected(job: Job) -> AsyncIterator[PythonV2]:
                 server,
                 mode="legacy" if job.era == "legacy" else "auto",
                 read_timeout_seconds=SCENARIO_S,
-                elicitation_callback=wrapped.elicit,
+                elicitation_callback=elicit,
                 message_handler=wrapped.hear,
             )
         )
