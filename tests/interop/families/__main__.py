@@ -53,7 +53,7 @@ def main(
 def _run(chosen: Run) -> dict[str, Outcome]:
     outcomes = run(chosen)
     line = "  ".join(f"{table.SIGNS[outcome.ok]} {name}" for name, outcome in outcomes.items())
-    typer.echo(f"{chosen.family.title}, {chosen.era}, {chosen.transport}:\n  {line}")
+    typer.echo(f"{chosen.family.title}, {chosen.speech}, {chosen.transport}:\n  {line}")
     return outcomes
 
 

@@ -21,7 +21,8 @@ class Family:
     Attributes:
         id: The folder of its driver and its lock file.
         package: What it is called where it is published.
-        eras: Those that it speaks.
+        eras: Those that it speaks, the second in the newest revision that it knows.
+        older: Revisions of the second that it can be told to ask for.
         command: Starts its driver; makes its environment first where it is missing.
     """
 
@@ -30,6 +31,7 @@ class Family:
     package: str
     eras: Sequence[Era]
     command: Callable[[], Sequence[str]]
+    older: Sequence[str] = ()
 
     @property
     def version(self) -> str:
@@ -77,6 +79,7 @@ FAMILIES: Final[Sequence[Family]] = (
         package="@modelcontextprotocol/client",
         eras=BOTH,
         command=_node("typescript_v2"),
+        older=("2025-06-18", "2025-03-26", "2024-11-05"),
     ),
     Family(
         id="typescript_v1",
@@ -96,18 +99,31 @@ FAMILIES: Final[Sequence[Family]] = (
 
 
 class Run(NamedTuple):
-    """One family in one era over one transport."""
+    """One family in one era over one transport.
+
+    Attributes:
+        revision: That the client must ask for; empty: whatever it likes best.
+    """
 
     family: Family
     era: Era
     transport: Transport
+    revision: str = ""
+
+    @property
+    def speech(self) -> str:
+        """The revision or, where the client chooses, the era."""
+        return self.revision or self.era
 
 
 RUNS: Final[Sequence[Run]] = tuple(
-    Run(family, era, transport)
+    run
     for transport in TRANSPORTS
     for family in FAMILIES
-    for era in family.eras
+    for run in (
+        *(Run(family, era, transport) for era in family.eras),
+        *(Run(family, "legacy", transport, revision) for revision in family.older),
+    )
 )
 
 NOT_YET: Final[Mapping[tuple[Era, Transport], str]] = {
@@ -115,10 +131,10 @@ NOT_YET: Final[Mapping[tuple[Era, Transport], str]] = {
 }
 """What the server does not serve yet; those runs are left out, and the table says so."""
 
-Reasons = Mapping[tuple[str, Era, Transport, str], str]
+Reasons = Mapping[tuple[str, str, Transport, str], str]
 
 KNOWN: Final[Reasons] = {}
-"""Why a scenario fails: by family, era, transport and scenario.
+"""Why a scenario fails: by family, era or revision, transport and scenario.
 
 `make interop` fails on what fails without a reason here, and on a reason for what works.
 """

@@ -46,7 +46,8 @@ def run(run: Run, command: Sequence[str] | None = None) -> dict[str, Outcome]:
         for source in (SHARED, TOOLS):
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(source, tools, ignore=ignored, dirs_exist_ok=True)
-        job: dict[str, Any] = {"transport": run.transport, "era": run.era, "tools": ALL_NAMES}
+        job: dict[str, Any] = {"transport": run.transport, "era": run.era, "revision": run.revision}
+        job["tools"] = ALL_NAMES
         if run.transport == "http":
             job["url"] = stack.enter_context(ServerProcess(tools, CONFIG)).url
             job["command"] = []

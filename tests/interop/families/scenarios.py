@@ -26,6 +26,7 @@ class Job:
 
     Attributes:
         era: `modern`: as clients of 2026-07-28 do; `legacy`: with `initialize`.
+        revision: That must be asked for; empty: the client chooses.
         url: Of a server over HTTP.
         command: That starts a server over stdio, with its arguments.
         log: Where such a server's standard error goes.
@@ -34,6 +35,7 @@ class Job:
 
     transport: Literal["http", "stdio"]
     era: Literal["modern", "legacy"]
+    revision: str = ""
     url: str = ""
     command: Sequence[str] = ()
     cwd: str = ""

@@ -32,8 +32,8 @@ def problems(found: Found, known: Reasons = KNOWN) -> Iterator[str]:
     """What fails without a reason, and the reasons for what does not fail (any more)."""
     for run, outcomes in found.items():
         for scenario, outcome in outcomes.items():
-            key = (run.family.id, run.era, run.transport, scenario)
-            where = f"{run.family.title}, {run.era}, {run.transport}: {scenario}"
+            key = (run.family.id, run.speech, run.transport, scenario)
+            where = f"{run.family.title}, {run.speech}, {run.transport}: {scenario}"
             if outcome.ok is False and key not in known:
                 yield f"{where}: {outcome.detail}"
             elif outcome.ok is not False and key in known:
@@ -52,7 +52,9 @@ def rendered(found: Found, known: Reasons = KNOWN) -> str:
         for run in rows:
             outcomes = found[run]
             cells = [
-                _cell(outcomes[name], known.get((run.family.id, run.era, transport, name)), notes)
+                _cell(
+                    outcomes[name], known.get((run.family.id, run.speech, transport, name)), notes
+                )
                 for name in columns
             ]
             title = f"{run.family.title}: `{run.family.package}`"

@@ -14,6 +14,7 @@ async function connect(job) {
     { name: "typescript-v2", version: "2" },
     {
       capabilities: { elicitation: { form: {} } },
+      ...(job.revision && { supportedProtocolVersions: [job.revision] }),
       versionNegotiation: { mode: job.era === "modern" ? "auto" : "legacy" },
     },
   );
