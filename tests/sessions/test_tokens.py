@@ -94,10 +94,31 @@ async def test_a_session_ends_with_its_time_and_when_it_is_ended() -> None:
 
 
 async def test_a_level_belongs_to_its_session() -> None:
+    store = MemoryStore()
+    sessions, replica = _sessions(store=store), _sessions(store=store)
+    one, other = sessions.begin(_opening(), ADA), sessions.begin(_opening(), ADA)
+    await sessions.set_level(await sessions.find(one, ADA), "error")
+    for each in (sessions, replica):
+        assert (await each.find(one, ADA)).level == "error"
+        assert (await each.find(other, ADA)).level == DEFAULT_LEVEL
+
+
+async def test_an_ended_session_has_no_level_to_come_back_with() -> None:
     sessions = _sessions()
-    one, other = [await sessions.find(sessions.begin(_opening(), ADA), ADA) for _ in range(2)]
-    await sessions.set_level(one, "error")
-    assert (await sessions.level(one), await sessions.level(other)) == ("error", DEFAULT_LEVEL)
+    token = sessions.begin(_opening(), ADA)
+    session = await sessions.find(token, ADA)
+    await sessions.end(session)
+    with pytest.raises(NotFound):
+        await sessions.find(token, ADA)
+
+
+async def test_many_sessions_cost_nothing() -> None:
+    """A hundred thousand that were opened and left: nothing is kept of them."""
+    store = MemoryStore()
+    sessions = _sessions(store=store)
+    for _ in range(100_000):
+        sessions.begin(_opening(), ADA)
+    assert len(store) == 0 and not sessions._opened
 
 
 async def test_without_the_store_nobody_says_that_a_session_goes_on() -> None:
