@@ -204,11 +204,12 @@ class LegacyMethods:
         coming = self._router.dispatch(Call(message.id, message.method, params, meta), sender)
         # A coroutine only where something must be waited for.
         is_there = type(coming) is Execution or isinstance(coming, Answer)
-        answer: Answer = coming if is_there else await coming  # type: ignore[misc]  # so it is
+        answer: Answer = coming if is_there else await coming  # type: ignore[assignment,misc]  # so it is
         if type(answer) is Execution:
             if session is not None:
                 self._running[session.id, message.id] = answer
                 if can_ask:
+                    answer.asking = None  # the kind that asks in results
                     answer.begin_asking = partial(
                         LiveAsking, self.dialogues, session, sender.principal
                     )
