@@ -89,7 +89,10 @@ class Door:
         async for line in self._channel.lines():
             # Ours: an empty line says nothing, and some clients end their last line twice.
             if line is None or line.strip():
-                self.take(line)
+                try:
+                    self.take(line)
+                except Exception:  # a bug of ours, which must not cost the client its server
+                    log.exception("request_failed", method=None)
 
     def take(self, line: bytes | None) -> None:
         """One line of the client; None: it was too long."""
