@@ -21,7 +21,7 @@ from app.execution.endings import Endings
 from app.execution.executor import Executor
 from app.execution.idempotency import Outcomes
 from app.execution.manner import Manner
-from app.execution.pages import pages_url
+from app.execution.pages import no_pages_url, pages_url
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.execution.watchdog import Watchdog
@@ -110,6 +110,7 @@ class Service:
         config: The configuration file to watch, if any.
         flags: Command line values, which stay in force when the file changes.
         enforce: False for somebody at the machine's own keyboard: no rule applies.
+        pages: Whether users reach pages of this process.
         log_problems: Whether problems with tools go to the log.
         state: Shared with the other servers of a fleet; None: of this process alone.
     """
@@ -121,6 +122,7 @@ class Service:
         config: Path | None = None,
         flags: dict[str, dict[str, Any]] | None = None,
         enforce: bool = True,
+        pages: bool = True,
         log_problems: bool = True,
         state: State | None = None,
     ) -> None:
@@ -161,7 +163,9 @@ class Service:
             keys,
             state.kept,
             ask_ttl_s=settings.execution.ask_ttl_s,
-            pages_url=lambda principal: pages_url(self.settings, principal),
+            pages_url=(lambda principal: pages_url(self.settings, principal))
+            if pages
+            else no_pages_url,
         )
         self._landing = Landing(
             settings,
@@ -214,7 +218,7 @@ class Service:
         )
         self._bus = state.bus
         self._replays = Replays(state.sessions, self._bus, ttl_s=settings.legacy.replay_ttl_s)
-        self._legacy = self._older_revisions(keys, state, desk, tools_change=tools_change)
+        self.legacy = self._older_revisions(keys, state, desk, tools_change=tools_change)
         self.endpoint = Endpoint(
             settings,
             self.router,
@@ -222,9 +226,9 @@ class Service:
             messages,
             Authenticator(settings),
             legacy=LegacyEndpoint(
-                self._legacy,
+                self.legacy,
                 LegacyCalls(
-                    self._legacy,
+                    self.legacy,
                     self._replays,
                     settings.execution,
                     poll_after_s=settings.legacy.poll_after_s,
@@ -270,7 +274,7 @@ class Service:
         await self.endpoint.authenticator.stop()
         await self.executor.stop()
         await self._replays.close()
-        self._legacy.close()
+        self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
 

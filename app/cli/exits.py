@@ -6,7 +6,8 @@ from enum import IntEnum
 class Exit(IntEnum):
     OK = 0
     PROBLEMS = 1
-    """``check`` found an error, a ``call`` failed, ``health`` is not healthy."""
+    """``check`` found an error, a ``call`` failed, ``health`` is not healthy, or the
+    client of ``stdio`` stopped reading."""
     USAGE = 2
     """The command line is wrong (Typer's own code)."""
     STARTUP = 3
@@ -17,3 +18,5 @@ class Exit(IntEnum):
     """The tools folder cannot be read."""
     BIND = 6
     """The address cannot be bound."""
+    CREDENTIAL = 7
+    """``stdio``: the credential in the environment is missing, malformed or refused."""

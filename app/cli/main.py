@@ -9,7 +9,7 @@ from app.version import server_version
 
 app = typer.Typer(
     name="mcp-tool-server",
-    help="Serve typed Python functions as MCP tools over HTTP.",
+    help="Serve typed Python functions as MCP tools.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -28,7 +28,7 @@ def _root(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version"
     ),
 ) -> None:
-    """Serve typed Python functions as MCP tools over HTTP."""
+    """Serve typed Python functions as MCP tools."""
 
 
 app.command()(health)
@@ -42,9 +42,10 @@ def add_all_commands() -> typer.Typer:
     from app.cli.explain import explain  # noqa: PLC0415
     from app.cli.keys import keys  # noqa: PLC0415
     from app.cli.serve import serve  # noqa: PLC0415
+    from app.cli.stdio import stdio  # noqa: PLC0415
 
     if len(app.registered_commands) == 1:
-        for command in (serve, check, tools, call, explain):
+        for command in (serve, stdio, check, tools, call, explain):
             app.command()(command)
         app.add_typer(keys)
         app.registered_commands.append(app.registered_commands.pop(0))  # health comes last

@@ -19,6 +19,15 @@ ConfigOption = Annotated[
 ToolsOption = Annotated[
     Path | None, typer.Option("--tools", "-t", help="Folder of the tools (default: tools)")
 ]
+ReloadOption = Annotated[
+    bool | None, typer.Option("--reload/--no-reload", help="Notice changes of tools")
+]
+LogFormatOption = Annotated[
+    str | None, typer.Option(help="Form of log lines: auto, json or pretty")
+]
+LogLevelOption = Annotated[
+    str | None, typer.Option(help="Mildest level: debug, info, warning or error")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs")]
 
 errors = Console(stderr=True, highlight=False)
@@ -40,6 +49,24 @@ def tool_flags(tools: Path | None, **server: Any) -> dict[str, dict[str, Any]]:
     if tools is not None:
         flags["tools"] = {"directory": str(tools)}
     return {section: keys for section, keys in flags.items() if keys}
+
+
+def serving_flags(
+    tools: Path | None,
+    *,
+    reload: bool | None,
+    log_format: str | None,
+    log_level: str | None,
+    **server: Any,
+) -> dict[str, dict[str, Any]]:
+    """As ``tool_flags``, with those of the commands that serve."""
+    flags = tool_flags(tools, **server)
+    if reload is not None:
+        flags.setdefault("tools", {})["reload"] = reload
+    for key, value in (("format", log_format), ("level", log_level)):
+        if value is not None:
+            flags.setdefault("logging", {})[key] = value
+    return flags
 
 
 def load_or_exit(config: Path | None, flags: dict[str, dict[str, Any]]) -> Settings:

@@ -174,6 +174,17 @@ def pages_url(settings: Settings, principal: Principal) -> str:
     raise ToolError(f"{needs}; an API key has no user. Call with a token of an issuer.")
 
 
+def no_pages_url(_: Principal) -> str:
+    """Where pages are of a process that has no door for browsers.
+
+    Raises:
+        ToolError: Always.
+    """
+    raise ToolError(
+        "This tool asks for something on a page of this server, which is served over HTTP alone."
+    )
+
+
 def _digest(*parts: str | None) -> bytes:
     return hashlib.sha256(canonical(list(parts))).digest()
 

@@ -16,8 +16,8 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from app.http.record import RequestRecord
 from app.http.responses import CONNECTION_EXTENSION
+from app.methods.record import RequestRecord
 from app.observability.logs import EventLog
 from app.protocol.errors import (
     HeadersTooLarge,

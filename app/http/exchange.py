@@ -1,7 +1,6 @@
 """One request and its response, as the parts of the HTTP door hand it to each other."""
 
 from app.http.gate import NO_MEDIA
-from app.http.record import RequestRecord
 from app.http.responses import (
     CONNECTION_EXTENSION,
     ClientConnection,
@@ -10,6 +9,7 @@ from app.http.responses import (
     Scope,
     Send,
 )
+from app.methods.record import RequestRecord
 from app.principal import ANONYMOUS
 from app.protocol.headers import HeaderMap
 

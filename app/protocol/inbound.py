@@ -1,8 +1,9 @@
-"""What an incoming POST is: ``classify(headers, body)``.
+"""What an incoming message is: ``classify(headers, body)``, ``classify_message(body)``.
 
 The order of the checks is the order of refusal: envelope, ``_meta``, agreement of headers and
 body, version. Era routing is body-first: ``_meta`` with a protocol version makes a request
-modern, whatever its headers say (Versioning, "Backward Compatibility").
+modern, whatever its headers say (Versioning, "Backward Compatibility"). Where there are no
+headers (stdio), the body alone decides.
 """
 
 import re
@@ -13,6 +14,7 @@ from app.protocol import jsonrpc
 from app.protocol.errors import (
     HeaderMismatch,
     InvalidParams,
+    MethodNotFound,
     ProtocolError,
     UnsupportedProtocolVersion,
 )
@@ -57,17 +59,31 @@ class Call(NamedTuple):
 
 
 class Legacy(NamedTuple):
-    """A message of the ``initialize`` era. ``version`` is its header's, None without one."""
+    """A request of the ``initialize`` era. ``version`` is its header's, None without one."""
 
     message: Message
     version: str | None
 
 
 class Notification(NamedTuple):
-    """A well-formed notification: accepted with 202, and nothing changes on the modern wire."""
+    """A well-formed notification. Over HTTP it is accepted with 202, and nothing changes on the
+    modern wire.
+    """
 
     method: str
     params: dict[str, Any] | None = None
+
+
+class Response(NamedTuple):
+    """A JSON-RPC response of the client: of the ``initialize`` era, where servers ask.
+
+    Attributes:
+        message: As it came.
+        error: What is wrong with it where nobody has asked anything.
+    """
+
+    message: dict[str, Any]
+    error: ProtocolError
 
 
 class Rejected(NamedTuple):
@@ -103,6 +119,48 @@ def classify(
         return Rejected(error, message.id, message.method)
     except ProtocolError as error:
         return Rejected(error, message.id, message.method)
+
+
+def classify_message(body: bytes) -> Call | Legacy | Notification | Response | Rejected:
+    """Decide what a message is that came without headers (stdio, "Request Metadata").
+
+    A request without the protocol version in ``_meta`` is legacy, and its version is not known.
+    """
+    try:
+        message = jsonrpc.parse(body)
+    except BadEnvelope as bad:
+        if bad.response is not None:
+            return Response(bad.response, bad.error)
+        return Rejected(bad.error, bad.id)
+    if message.id is None:
+        return Notification(message.method, message.params)
+    meta = message.params.get("_meta") if message.params is not None else None
+    if not isinstance(meta, dict) or PROTOCOL_VERSION_KEY not in meta:
+        return Legacy(message, None)
+    try:
+        request_meta = parse_meta(meta)
+        if request_meta.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            raise unsupported(request_meta.protocol_version)
+    except ProtocolError as error:
+        return Rejected(error, message.id, message.method)
+    assert message.params is not None
+    return Call(message.id, message.method, message.params, request_meta)
+
+
+def without_version(message: Message) -> ProtocolError:
+    """The refusal of a request that names no version, where only modern ones are served."""
+    if message.method == "initialize":
+        # Versioning: legacy clients may show nothing but this message.
+        return MethodNotFound(
+            f"This server has no initialize handshake; it serves the protocol versions {_SERVED}, "
+            "whose requests stand alone."
+        )
+    meta = message.params.get("_meta") if message.params is not None else None
+    where = "params._meta" if isinstance(meta, dict) else "params (with a _meta object)"
+    return InvalidParams(
+        f'{where} lacks the required key "{PROTOCOL_VERSION_KEY}"; every request carries it. '
+        f"This server serves {_SERVED}."
+    )
 
 
 def _modern(headers: HeaderMap, message: Message, meta: dict[str, Any]) -> Call:

@@ -42,12 +42,23 @@ class Message(NamedTuple):
 
 
 class BadEnvelope(Exception):
-    """Not a request or notification. ``id`` is echoed where it could be read."""
+    """Not a request or notification. ``id`` is echoed where it could be read.
 
-    def __init__(self, error: ProtocolError, id: RequestId | None = None) -> None:
+    Attributes:
+        response: The message, where it is a JSON-RPC response.
+    """
+
+    def __init__(
+        self,
+        error: ProtocolError,
+        id: RequestId | None = None,
+        *,
+        response: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(error.message)
         self.error = error
         self.id = id
+        self.response = response
 
 
 def loads(body: bytes) -> Any:
@@ -129,9 +140,11 @@ def message_of(value: Any) -> Message:
     if not isinstance(value, dict):
         kind = "a batch" if isinstance(value, list) else "not an object"
         raise BadEnvelope(
-            InvalidRequest(f"The body is {kind}; send one JSON-RPC request object per POST.")
+            InvalidRequest(
+                f"The body is {kind}; each JSON-RPC request is an object and comes by itself."
+            )
         )
-    id = _request_id(value["id"]) if "id" in value else None
+    id = request_id(value["id"]) if "id" in value else None
     if value.get("jsonrpc") != "2.0":
         raise BadEnvelope(InvalidRequest('The member "jsonrpc" must be "2.0".'), id)
     method = value.get("method")
@@ -141,7 +154,8 @@ def message_of(value: Any) -> Message:
                 InvalidRequest(
                     "JSON-RPC responses are not accepted here; answers to the server go into "
                     '"inputResponses" of the retried request.'
-                )
+                ),
+                response=value,
             )
         raise BadEnvelope(InvalidRequest('The member "method" must be a string.'), id)
     params = value.get("params")
@@ -150,7 +164,12 @@ def message_of(value: Any) -> Message:
     return Message(id, method, params)
 
 
-def _request_id(id: Any) -> RequestId:
+def request_id(id: Any) -> RequestId:
+    """A value as the id of a request.
+
+    Raises:
+        BadEnvelope: It is neither a string nor an integer.
+    """
     if type(id) in _ID_TYPES:
         return id  # type: ignore[no-any-return]  # narrowed by the line above
     if type(id) is float and id.is_integer() and abs(id) < 2**53:

@@ -124,3 +124,8 @@ def acknowledged(id: RequestId, kinds: Iterable[str]) -> bytes:
 def tools_list_changed(id: RequestId) -> bytes:
     """``notifications/tools/list_changed`` for one subscription."""
     return notification("notifications/tools/list_changed", {"_meta": {SUBSCRIPTION_ID_KEY: id}})
+
+
+def cancelled(id: RequestId) -> bytes:
+    """``notifications/cancelled``, by which a server ends a subscription over stdio."""
+    return notification("notifications/cancelled", {"requestId": id})

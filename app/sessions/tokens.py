@@ -105,7 +105,10 @@ class Sessions:
                 has to open a new one.
             Unavailable: Nobody can say whether it has ended.
         """
-        session = self._open(token, principal)
+        return await self.refreshed(self._open(token, principal))
+
+    async def refreshed(self, session: Session) -> Session:
+        """A session with what has changed since it was opened. Errors as of ``find``."""
         try:
             said = await self._store.get(_name(session))
         except StoreUnavailable as error:

@@ -81,18 +81,23 @@ class RequestRecord:
         if self.outcome == "denied":
             self._reason = error.message  # a sentence of ours, which quotes no credential
 
-    def write(self, log: EventLog, status: int) -> None:
-        """Write the line, unless it is written already."""
+    def write(self, log: EventLog, status: int | None = None) -> None:
+        """Write the line, unless it is written already.
+
+        Args:
+            status: Of HTTP.
+        """
         if self.is_written:
             return
         id = self.id
         fields: dict[str, object] = {
             "method": None if self.method is None else printable(self.method),
             "outcome": self.outcome,
-            "status": status,
             "duration_ms": int((time.perf_counter() - self._start) * 1_000_000) / 1000,
             "request_id": id if type(id) is int and id.bit_length() < 64 else _text(id),
         }
+        if status is not None:
+            fields["status"] = status
         if self.address is not None:
             fields["address"] = self.address
         principal = self.principal

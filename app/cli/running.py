@@ -1,0 +1,71 @@
+"""What the commands that serve have in common: their log, and how their process ends."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Coroutine
+from typing import Any, Final, NoReturn
+
+import structlog
+import uvloop
+
+from app.cli.exits import Exit
+from app.guards.redaction import Redactor
+from app.observability.logs import configure_logging, flush_event_logs
+from app.settings import Settings
+
+SWITCH_INTERVAL_S: Final = 0.001
+LAST_WAIT_S: Final = 1.0
+
+log = structlog.get_logger()
+
+
+def start_log(settings: Settings) -> None:
+    """Write the log of this process as configured."""
+    logging_ = settings.logging
+    redact = None
+    if logging_.redact:
+        redact = Redactor(logging_.redact, locales=logging_.locales).data
+    configure_logging(logging_.level, logging_.format, redact=redact)
+
+
+def run_to_the_end(serving: Coroutine[Any, Any, None]) -> NoReturn:
+    """Run the server; then end the process, whatever its tools are doing.
+
+    ``asyncio.run`` would wait for a task that swallows its cancellation, and the interpreter for
+    a thread that never ends.
+    """
+    # Threads load modules and run tools; the event loop must get its turn among them soon.
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    main = loop.create_task(serving)
+    code: Any = Exit.OK
+    while not main.done():
+        try:
+            loop.run_until_complete(main)
+        except (SystemExit, KeyboardInterrupt) as error:
+            # Raised in any task, these two stop the loop. Only the server itself may end it.
+            if not main.done():
+                log.exception("exit_refused", error=type(error).__name__)
+            else:
+                code = error.code if isinstance(error, SystemExit) else Exit.STARTUP
+        except BaseException:  # the end must be reached
+            log.exception("server_failed")
+            code = Exit.STARTUP
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    left = 0
+    if tasks:
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+            _, pending = loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_WAIT_S))
+            left = len(pending)
+    flush_event_logs()
+    log.info("stopped", tasks_left_behind=left)
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(int(code or 0))

@@ -1,0 +1,294 @@
+"""The stdio door: one line in, as many lines out as it takes."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from app.auth.authenticator import Authenticator
+from app.execution.execution import Execution
+from app.methods.answers import Answer, Reply, Sender
+from app.methods.record import RequestRecord
+from app.methods.router import Router
+from app.methods.subscriptions import Hub
+from app.observability.logs import EventLog
+from app.protocol.errors import (
+    InternalError,
+    InvalidRequest,
+    ParseError,
+    PayloadTooLarge,
+    ProtocolError,
+    Unavailable,
+)
+from app.protocol.headers import HeaderMap
+from app.protocol.inbound import (
+    Call,
+    Legacy,
+    Notification,
+    Rejected,
+    Response,
+    classify_message,
+    without_version,
+)
+from app.protocol.jsonrpc import (
+    BadEnvelope,
+    Message,
+    error_response,
+    loads,
+    request_id,
+    result_response,
+)
+from app.protocol.messages import ServerMessages
+from app.protocol.schema import RequestId
+from app.stdio.carrying import carry_call, carry_subscription
+from app.stdio.channel import Channel
+from app.stdio.flight import Flight
+from app.stdio.legacy import LegacyDoor
+
+LAST_WORD_S: Final = 0.5
+"""How long calls that were stopped may take to say so."""
+
+log = structlog.get_logger()
+
+Rest = Coroutine[Any, Any, None] | None
+Serve = Callable[[Flight, Sender], Rest]
+"""Answers a request; what it returns is still to be waited for."""
+
+
+class Door:
+    """Serves the one client of this process.
+
+    Args:
+        authenticator: Gives the one that counts now. Who calls is asked for each request, since
+            a credential may expire or be revoked while the process runs.
+        credential: The headers by which who calls becomes known.
+        max_line_bytes: For the refusal of a line that was too long.
+        legacy: Serves requests without a modern ``_meta``; None: nobody does.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        router: Router,
+        hub: Hub,
+        messages: ServerMessages,
+        *,
+        authenticator: Callable[[], Authenticator],
+        credential: HeaderMap,
+        max_line_bytes: int,
+        legacy: LegacyDoor | None = None,
+    ) -> None:
+        self._channel = channel
+        self._router = router
+        self._hub = hub
+        self._messages = messages
+        self._authenticator = authenticator
+        self._credential = credential
+        self._max_line_bytes = max_line_bytes
+        self._legacy = legacy
+        self._flights: dict[RequestId, Flight] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._requests = EventLog("request")
+
+    async def read(self) -> None:
+        """Take the client's lines until there are no more."""
+        async for line in self._channel.lines():
+            # Ours: an empty line says nothing, and some clients end their last line twice.
+            if line is None or line.strip():
+                try:
+                    self.take(line)
+                except Exception:  # a bug of ours, which must not cost the client its server
+                    log.exception("request_failed", method=None)
+
+    def take(self, line: bytes | None) -> None:
+        """One line of the client; None: it was too long."""
+        if line is None:
+            text = f"The line is longer than {self._max_line_bytes} bytes."
+            self._refuse(PayloadTooLarge(text))
+            return
+        match classify_message(line):
+            case Call() as call:
+                self._begin(call.id, call.method, partial(self._dispatch, call), call)
+            case Legacy(message, _):
+                assert message.id is not None
+                self._begin(message.id, message.method, partial(self._pass_on, message))
+            case Notification() as notification:
+                self._hear(notification)
+            case Response(_, error) as response:
+                if self._legacy is None:
+                    self._refuse(error)
+                else:
+                    self._legacy.tell(response)
+            case Rejected(_, None) if self._legacy is not None and line.lstrip()[:1] == b"[":
+                self._take_batch(line)
+            case Rejected(error, id, method):
+                self._refuse(error, id, method)
+
+    async def finish(self, grace_s: float, give_up: Callable[[], None]) -> None:
+        """No more lines come: let what runs end, then end it.
+
+        Args:
+            give_up: Stops running calls, so that they answer.
+        """
+        self._hub.shut_down()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_s)
+        if self._tasks:
+            give_up()
+            await asyncio.wait(self._tasks, timeout=LAST_WORD_S)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=LAST_WORD_S)
+
+    # Requests. Nothing may wait between who calls and the rules: what neither the old settings
+    # nor the new ones allow must not pass while they are exchanged.
+
+    def _begin(self, id: RequestId, method: str, serve: Serve, call: Call | None = None) -> None:
+        if id in self._flights:
+            text = "A request with this id is under way; each needs an id of its own."
+            self._refuse(InvalidRequest(text), id, method)
+            return
+        flight = Flight(id, method, self._channel.put)
+        if call is not None:
+            flight.record.call(call)
+        try:
+            principal = self._authenticator().known(self._credential, b"")
+            if principal is None:
+                rest: Rest = self._ask(flight, serve)
+            else:
+                flight.record.principal = principal
+                rest = serve(flight, Sender(principal))
+        except ProtocolError as error:
+            flight.refuse(error)
+            rest = None
+        except Exception:
+            # Our bug, never the client's; it must get an answer all the same.
+            log.exception("request_failed", method=method)
+            flight.refuse(InternalError("Internal error."))
+            rest = None
+        if rest is None:
+            flight.record.write(self._requests)
+            return
+        self._flights[id] = flight
+        flight.task = asyncio.create_task(self._carry(flight, rest), name=f"request {method[:64]}")
+        self._tasks.add(flight.task)
+        flight.task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, flight: Flight, rest: Coroutine[Any, Any, None]) -> None:
+        try:
+            await rest
+        except ProtocolError as error:
+            flight.refuse(error)
+        except asyncio.CancelledError:
+            # The client's wish, after which nothing is sent; or the end of the process.
+            leaving = Unavailable("The server is shutting down.", retry_after_s=1)
+            flight.send(error_response(flight.id, leaving))
+            flight.record.outcome = "cancelled"
+        except Exception:
+            log.exception("request_failed", method=flight.record.method)
+            flight.refuse(InternalError("Internal error."))
+        finally:
+            if self._flights.get(flight.id) is flight:
+                del self._flights[flight.id]
+            flight.record.write(self._requests)
+
+    async def _ask(self, flight: Flight, serve: Serve) -> None:
+        while True:
+            authenticator = self._authenticator()
+            try:
+                principal = await authenticator.authenticate(self._credential, b"")
+            except ProtocolError:
+                if authenticator is self._authenticator():
+                    raise
+                continue  # what the old settings could not say the new ones may
+            if authenticator is self._authenticator():
+                break
+        flight.record.principal = principal
+        rest = serve(flight, Sender(principal))
+        if rest is not None:
+            await rest
+
+    def _dispatch(self, call: Call, flight: Flight, sender: Sender) -> Rest:
+        answer = self._router.dispatch(call, sender)
+        if isinstance(answer, Answer):
+            return self._give(answer, flight, sender)
+        return self._give_later(answer, flight, sender)
+
+    async def _give_later(
+        self, coming: Coroutine[Any, Any, Answer], flight: Flight, sender: Sender
+    ) -> None:
+        rest = self._give(await coming, flight, sender)
+        if rest is not None:
+            await rest
+
+    def _give(self, answer: Answer, flight: Flight, sender: Sender) -> Rest:
+        if isinstance(answer, Execution):
+            return carry_call(answer, flight, self._channel)
+        if isinstance(answer, Reply):
+            flight.record.outcome = answer.outcome
+            flight.send(result_response(flight.id, answer.result))
+            return None
+        return carry_subscription(
+            answer,
+            flight,
+            self._channel,
+            hub=self._hub,
+            messages=self._messages,
+            principal=sender.principal,
+            credential=self._credential,
+        )
+
+    def _pass_on(self, message: Message, flight: Flight, sender: Sender) -> Rest:
+        if self._legacy is None:
+            raise without_version(message)
+        return self._legacy.request(message, sender, flight.send)
+
+    def _take_batch(self, line: bytes) -> None:
+        """An array: of revisions that had batches."""
+        assert self._legacy is not None
+        try:
+            values = loads(line)
+        except ParseError as error:
+            self._refuse(error)
+            return
+        legacy = self._legacy
+        # An id of ours, which no request of the client can have.
+        self._begin(
+            f"batch {secrets.token_hex(16)}",
+            "batch",
+            lambda flight, sender: legacy.batch(values, sender, flight.send),
+        )
+
+    # Everything else
+
+    def _hear(self, notification: Notification) -> None:
+        if notification.method == "notifications/cancelled":
+            self._cancel(notification.params or {})
+        if self._legacy is not None:
+            self._legacy.tell(notification)
+        record = RequestRecord()
+        record.method = notification.method
+        record.write(self._requests)
+
+    def _cancel(self, params: dict[str, Any]) -> None:
+        """Cancellation, "Error Handling": what is unknown, over or malformed is ignored."""
+        try:
+            flight = self._flights.pop(request_id(params.get("requestId")), None)
+        except BadEnvelope:
+            return
+        if flight is not None:
+            flight.cancel()
+
+    def _refuse(
+        self, error: ProtocolError, id: RequestId | None = None, method: str | None = None
+    ) -> None:
+        """Answer a line that has not become a request."""
+        record = RequestRecord()
+        record.id, record.method = id, method
+        record.refused(error)
+        self._channel.put(error_response(id, error))
+        record.write(self._requests)

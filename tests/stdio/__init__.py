@@ -1,0 +1,1 @@
+"""Black-box tests: lines in, lines out, against a server process."""
