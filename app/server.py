@@ -51,6 +51,7 @@ from app.sessions.methods import LegacyMethods
 from app.sessions.replays import Replays
 from app.sessions.tokens import Sessions
 from app.settings import Settings
+from app.state.interface import Bus, Store
 from app.state.local_bus import LocalBus
 from app.state.memory import MemoryStore
 from app.version import server_version
@@ -81,6 +82,20 @@ def key_ring(settings: Settings) -> KeyRing:
     return KeyRing(keys or [secrets.token_bytes(32)])
 
 
+class State:
+    """What outlives a request, in the memory of this process.
+
+    Stores of their own, so that what callers may fill pushes out nothing else.
+    """
+
+    def __init__(self) -> None:
+        self.limits: Store = MemoryStore()
+        self.kept: Store = MemoryStore()
+        self.outcomes: Store = MemoryStore()
+        self.sessions: Store = MemoryStore()
+        self.bus: Bus = LocalBus()
+
+
 def _manner(settings: Settings) -> Manner:
     """What tools say to their client is masked as the log is."""
     kinds, locales = settings.logging.redact, settings.logging.locales
@@ -97,6 +112,7 @@ class Service:
         enforce: False for somebody at the machine's own keyboard: no rule applies.
         pages: Whether users reach pages of this process.
         log_problems: Whether problems with tools go to the log.
+        state: Shared with the other servers of a fleet; None: of this process alone.
     """
 
     def __init__(
@@ -108,6 +124,7 @@ class Service:
         enforce: bool = True,
         pages: bool = True,
         log_problems: bool = True,
+        state: State | None = None,
     ) -> None:
         self.settings = settings
         self._config = config
@@ -115,7 +132,8 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        limiter = Limiter(MemoryStore())
+        state = state or State()
+        limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
             limit_anonymous=self._places_of_anonymous_callers,
@@ -141,10 +159,9 @@ class Service:
             enforce=enforce,
             log_problems=log_problems,
         )
-        # A store of its own: what callers may fill must not push out what the limiter counts.
         desk = Desk(
             keys,
-            MemoryStore(),
+            state.kept,
             ask_ttl_s=settings.execution.ask_ttl_s,
             pages_url=(lambda principal: pages_url(self.settings, principal))
             if pages
@@ -169,7 +186,7 @@ class Service:
             self.executor,
             endings,
             cache=ResultCache(execution.cache_bytes),
-            outcomes=Outcomes(MemoryStore(), ttl_s=execution.idempotency_ttl_s),
+            outcomes=Outcomes(state.outcomes, ttl_s=execution.idempotency_ttl_s),
             limit=settings.limits.concurrent_calls,
         )
         # Without reload the hours of rules still change what a caller finds.
@@ -199,9 +216,9 @@ class Service:
                 "subscriptions/listen": Listen(tools_change=tools_change),
             }
         )
-        self._bus = LocalBus()
-        self._replays = Replays(MemoryStore(), self._bus, ttl_s=settings.legacy.replay_ttl_s)
-        self._legacy = self._older_revisions(keys, desk, tools_change=tools_change)
+        self._bus = state.bus
+        self._replays = Replays(state.sessions, self._bus, ttl_s=settings.legacy.replay_ttl_s)
+        self.legacy = self._older_revisions(keys, state, desk, tools_change=tools_change)
         self.endpoint = Endpoint(
             settings,
             self.router,
@@ -209,9 +226,9 @@ class Service:
             messages,
             Authenticator(settings),
             legacy=LegacyEndpoint(
-                self._legacy,
+                self.legacy,
                 LegacyCalls(
-                    self._legacy,
+                    self.legacy,
                     self._replays,
                     settings.execution,
                     poll_after_s=settings.legacy.poll_after_s,
@@ -257,15 +274,17 @@ class Service:
         await self.endpoint.authenticator.stop()
         await self.executor.stop()
         await self._replays.close()
-        self._legacy.close()
+        self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
 
-    def _older_revisions(self, keys: KeyRing, desk: Desk, *, tools_change: bool) -> LegacyMethods:
+    def _older_revisions(
+        self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool
+    ) -> LegacyMethods:
         settings = self.settings
         return LegacyMethods(
             self.router,
-            Sessions(keys, MemoryStore(), ttl_s=settings.legacy.session_ttl_s),
+            Sessions(keys, state.sessions, ttl_s=settings.legacy.session_ttl_s),
             Dialogues(self._bus, self.executor, desk, timeout_s=settings.legacy.ask_timeout_s),
             self._bus,
             find_tool=self._find_tool,
@@ -407,17 +426,24 @@ def create_app(
     *,
     config: Path | None = None,
     flags: dict[str, dict[str, Any]] | None = None,
+    state: State | None = None,
 ) -> "App":
-    """The ASGI application for these settings."""
-    return App(settings, config=config, flags=flags)
+    """The ASGI application for these settings; the arguments are those of ``Service``."""
+    return App(settings, config=config, flags=flags, state=state)
 
 
 class App(Application):
     """The ASGI application with what the process needs to know of it."""
 
     def __init__(
-        self, settings: Settings, *, config: Path | None, flags: dict[str, dict[str, Any]] | None
+        self,
+        settings: Settings,
+        *,
+        config: Path | None,
+        flags: dict[str, dict[str, Any]] | None,
+        state: State | None,
     ) -> None:
+        self._state = state
         self._settings = settings
         self._config = config
         self._flags = flags
@@ -441,7 +467,7 @@ class App(Application):
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        service = Service(self._settings, config=self._config, flags=self._flags)
+        service = Service(self._settings, config=self._config, flags=self._flags, state=self._state)
         await service.start()
         service.registry.settle()
         self.service = service

@@ -31,6 +31,7 @@ from app.stdio.channel import Channel
 from app.stdio.credential import ACCESS_TOKEN, API_KEY, UnusableCredential, take_credential
 from app.stdio.descriptors import Streams, take_standard_streams
 from app.stdio.door import Door
+from app.stdio.older import OlderRevisions
 from app.stdio.serving import serve
 
 log = structlog.get_logger()
@@ -86,6 +87,9 @@ async def _serve(
         log.info("serving_stdio", tools=len(service.registry.catalog.tools), pid=os.getpid())
         max_line_bytes = settings.server.max_body_bytes
         channel = Channel(*streams, max_line_bytes=max_line_bytes)
+        older = None
+        if settings.legacy.enabled:
+            older = OlderRevisions(service.legacy, service.hub, channel, credential)
         door = Door(
             channel,
             service.router,
@@ -94,8 +98,11 @@ async def _serve(
             authenticator=lambda: service.endpoint.authenticator,
             credential=credential,
             max_line_bytes=max_line_bytes,
+            legacy=older,
         )
         was_read = await serve(channel, door, give_up=service.executor.give_up, stop=stop)
+        if older is not None:
+            await older.close()
     finally:
         await service.stop()
     if not was_read:

@@ -82,6 +82,7 @@ class Execution:
         is_started: Whether the code of an asynchronous tool has begun to run.
         headers: Response headers that repeat the mirrored parameters.
         asking: The tool's questions; None while it has not asked anything.
+        begin_asking: Makes them, where they are not asked in results.
         error_id: What a generic error told the caller, for the log.
         refusal: The call cannot be answered with a result; None: it can.
         is_draft: Whether what the tool returns goes through hooks.
@@ -112,6 +113,7 @@ class Execution:
         "_token",
         "_waiter",
         "asking",
+        "begin_asking",
         "cancelled",
         "course",
         "deadline",
@@ -146,6 +148,7 @@ class Execution:
     ) -> None:
         self.tool = tool
         self.asking: Asking | None = None
+        self.begin_asking: Callable[[Execution], Asking] | None = None
         self._desk = desk
         self._manner = manner
         self._call = call
@@ -299,6 +302,8 @@ class Execution:
 
     def asker(self) -> Asking:
         desk = self._in_loop("asking the client")
+        if self.asking is None and self.begin_asking is not None:
+            self.asking = self.begin_asking(self)
         if self.asking is None:
             call = self._call
             self.asking = desk.begin(

@@ -236,7 +236,7 @@ class Endpoint:
         return exchange.response.error(error, id)
 
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
-        sender = new(Sender, (exchange.principal, exchange.headers, exchange.record.address, None))
+        sender = new(Sender, (exchange.principal, exchange.headers, exchange.record.address))
         answer = self._router.dispatch(call, sender)
         if type(answer) is Execution:  # most are, and asking about a union takes its time
             return carry_call(answer, call.id, exchange, self._execution_settings)

@@ -1,9 +1,8 @@
 """What a handler can answer a request with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.execution.asking import Asking
 from app.execution.execution import Execution
 from app.principal import ANONYMOUS, Principal
 from app.protocol.headers import HeaderMap
@@ -15,13 +14,11 @@ class Sender(NamedTuple):
     Attributes:
         headers: None where the transport has none (stdio): ``Mcp-*`` rules are HTTP's alone.
         address: Of the client, as far as it can be trusted; None where it is not known.
-        asking: Makes the questions of a call of a tool, where they are not asked in results.
     """
 
     principal: Principal = ANONYMOUS
     headers: HeaderMap | None = None
     address: str | None = None
-    asking: Callable[[str], Asking] | None = None
 
 
 class Reply(NamedTuple):

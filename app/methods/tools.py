@@ -122,9 +122,6 @@ class CallTool:
         if offer is None:
             return self._unknown(catalog, name, sender)
         tool = offer.tool
-        if sender.asking is not None:
-            asking = sender.asking(tool.name)
-            return self._begin(catalog, offer, arguments, call, sender, asking=asking)
         if retry is None and not tool.asks:
             return self._begin(catalog, offer, arguments, call, sender)
         asking = self._desk.begin(

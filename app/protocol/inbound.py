@@ -66,10 +66,8 @@ class Legacy(NamedTuple):
 
 
 class Notification(NamedTuple):
-    """A well-formed notification. Over HTTP it is accepted with 202, and nothing changes.
-
-    Attributes:
-        params: Of a transport where a notification has an effect (stdio).
+    """A well-formed notification. Over HTTP it is accepted with 202, and nothing changes on the
+    modern wire.
     """
 
     method: str

@@ -91,25 +91,21 @@ class Dialogues:
 
 
 class LiveAsking(Asking):
-    """The questions of one run of one tool, each of which waits for its answer.
-
-    Attributes:
-        execution: The call; set before the tool's code begins.
-    """
+    """The questions of one call of a tool, each of which waits for its answer."""
 
     def __init__(
-        self, dialogues: Dialogues, session: Session, *, tool: str, principal: Principal
+        self, dialogues: Dialogues, session: Session, principal: Principal, execution: Execution
     ) -> None:
         super().__init__(
             dialogues.desk,
-            tool=tool,
+            tool=execution.tool.name,
             principal=principal,
             bound_to=b"",
             capabilities=session.capabilities,
             responses={},
             state=None,
         )
-        self.execution: Execution | None = None
+        self._execution = execution
         self._dialogues = dialogues
         self._session = session
         self._values: dict[str, Any] = {}
@@ -167,11 +163,10 @@ class LiveAsking(Asking):
         return ElicitResult("accept", form.read(entered)[0])
 
     async def _send(self, sent: Mapping[str, Any]) -> dict[str, Any]:
-        assert self.execution is not None
         try:
             asked = question(sent, self._session.revision, elicitation_id=secrets.token_hex(16))
             async with self._rest():
-                response = await self._dialogues.ask(self._session, asked, self.execution.ask)
+                response = await self._dialogues.ask(self._session, asked, self._execution.ask)
             return answer(sent["method"], response)
         except (Unaskable, Refused) as error:
             raise ToolError(str(error)) from None
@@ -179,13 +174,12 @@ class LiveAsking(Asking):
     @contextlib.asynccontextmanager
     async def _rest(self) -> AsyncIterator[None]:
         """While a person thinks, the call takes neither time nor room."""
-        assert self.execution is not None
         executor = self._dialogues.executor
-        executor.pause(self.execution)
+        executor.pause(self._execution)
         try:
             yield
         finally:
-            executor.resume(self.execution)
+            executor.resume(self._execution)
 
     def _page(self, message: str, schema: dict[str, Any]) -> Page:
         principal = self.principal

@@ -5,7 +5,7 @@ The handlers are those of the modern protocol; no other part of the server knows
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 from app.execution.execution import Execution
@@ -13,7 +13,7 @@ from app.execution.results import is_argument_error
 from app.legacy.errors import argument_error
 from app.legacy.initialize import initialize_result, parse_initialize
 from app.legacy.listing import listed
-from app.legacy.results import called
+from app.legacy.results import Quick, called
 from app.legacy.revisions import Revision
 from app.legacy.schemas import wraps
 from app.methods.answers import Answer, Reply, Sender
@@ -44,11 +44,13 @@ class Running(NamedTuple):
 
     Attributes:
         wraps: As ``app.legacy.schemas.wraps`` says of its tool.
+        quick: Translates the results that most calls have.
     """
 
     execution: Execution
     revision: Revision
     wraps: bool
+    quick: Quick
 
     def result(self) -> bytes:
         """The result, once it is there.
@@ -60,7 +62,7 @@ class Running(NamedTuple):
         if execution.refusal is not None:
             raise execution.refusal
         assert execution.result is not None
-        return _called(execution.result, self.revision, wraps=self.wraps)
+        return _called(execution.result, self.revision, wraps=self.wraps, quick=self.quick)
 
 
 class Opened(NamedTuple):
@@ -106,6 +108,7 @@ class LegacyMethods:
         self._running: dict[tuple[str, RequestId], Execution] = {}
         self._unsubscribe = bus.subscribe(CANCEL_TOPIC, self._hear_cancel)
         self._listed = lru_cache(KEPT_PAGES)(listed)
+        self._quick = Quick(server_info)
 
     def close(self) -> None:
         """Hear no more."""
@@ -195,40 +198,38 @@ class LegacyMethods:
     ) -> bytes | Running:
         assert message.id is not None
         params = message.params or {}
-        level = None
-        asking: LiveAsking | None = None
-        if message.method == "tools/call" and session is not None:
-            level = await self.sessions.level(session)
-            if can_ask:
-                name = params.get("name")
-                asking = LiveAsking(
-                    self.dialogues, session, tool=str(name), principal=sender.principal
-                )
-                sender = sender._replace(asking=lambda _: asking)
-        meta = _meta(params, revision, session, level, can_ask=can_ask)
-        params = {key: value for key, value in params.items() if key not in _MODERN_PARAMS}
-        call = Call(message.id, message.method, params, meta)
-        coming = self._router.dispatch(call, sender)
-        answer: Answer = coming if isinstance(coming, Answer) else await coming
-        if isinstance(answer, Execution):
-            if asking is not None:
-                asking.execution = answer
+        if not _MODERN_PARAMS.isdisjoint(params):
+            params = {key: value for key, value in params.items() if key not in _MODERN_PARAMS}
+        meta = _meta(params, revision, session, can_ask=can_ask)
+        coming = self._router.dispatch(Call(message.id, message.method, params, meta), sender)
+        # A coroutine only where something must be waited for.
+        is_there = type(coming) is Execution or isinstance(coming, Answer)
+        answer: Answer = coming if is_there else await coming  # type: ignore[assignment,misc]  # so it is
+        if type(answer) is Execution:
             if session is not None:
                 self._running[session.id, message.id] = answer
-            return Running(answer, revision, wraps(answer.tool.output.schema))
+                if can_ask:
+                    answer.asking = None  # the kind that asks in results
+                    answer.begin_asking = partial(
+                        LiveAsking, self.dialogues, session, sender.principal
+                    )
+            return Running(answer, revision, wraps(answer.tool.output.schema), self._quick)
         assert isinstance(answer, Reply)
         if message.method == "tools/list":
             return self._listed(answer.result, revision)
         tool = self._find_tool(sender.principal, params["name"])
         schema = tool.output.schema if tool is not None else None
-        return _called(answer.result, revision, wraps=wraps(schema))
+        return _called(answer.result, revision, wraps=wraps(schema), quick=self._quick)
 
 
-_MODERN_PARAMS: Final = ("requestState", "inputResponses")
+_MODERN_PARAMS: Final = frozenset({"requestState", "inputResponses"})
 """Members of ``params`` that older revisions do not have."""
 
 
-def _called(result: bytes, revision: Revision, *, wraps: bool) -> bytes:
+def _called(result: bytes, revision: Revision, *, wraps: bool, quick: Quick) -> bytes:
+    found = quick(result, revision, wraps=wraps)
+    if found is not None:
+        return found
     if not revision.argument_errors_as_results and is_argument_error(result):
         raise argument_error(result)
     return called(result, revision, wraps=wraps)
@@ -238,7 +239,6 @@ def _meta(
     params: Mapping[str, Any],
     revision: Revision,
     session: Session | None,
-    level: str | None,
     *,
     can_ask: bool,
 ) -> RequestMeta:
@@ -256,7 +256,7 @@ def _meta(
         revision.version,
         session.capabilities if session is not None and can_ask else {},
         session.client if session is not None else None,
-        level,
+        session.level if session is not None else None,
         token,
         trace,
         raw,

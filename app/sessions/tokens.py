@@ -1,12 +1,13 @@
 """Sessions of the ``initialize`` era: what was settled, carried by the client as a sealed token.
 
 Any replica reads it. What cannot be in the token, because it changes, is in the store: that a
-session has ended, and the level of its log messages.
+session has ended, or the level of its log messages.
 """
 
 import hashlib
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +26,9 @@ PURPOSE: Final = "legacy session 1"
 DEFAULT_LEVEL: Final = "info"
 """Of log messages, until the client asks for another one."""
 
+REMEMBERED: Final = 1024
+"""Tokens that were opened lately and need not be opened again."""
+
 _ENDED: Final = b"ended"
 
 
@@ -36,6 +40,7 @@ class Session(NamedTuple):
         capabilities: As ``ClientCapabilities`` of 2026-07-28.
         client: For display alone.
         expires_at: POSIX time.
+        level: The mildest level of log messages that the client wants.
     """
 
     id: str
@@ -43,6 +48,7 @@ class Session(NamedTuple):
     capabilities: Mapping[str, Any]
     client: Implementation
     expires_at: float
+    level: str = DEFAULT_LEVEL
 
 
 class Sessions:
@@ -68,6 +74,9 @@ class Sessions:
         self._ttl_s = ttl_s
         self._clock = clock
         self._random = random
+        self._opened: OrderedDict[tuple[str, tuple[str | None, str | None]], Session] = (
+            OrderedDict()
+        )
 
     def begin(self, opening: Opening, principal: Principal) -> str:
         """The token of a new session (``Mcp-Session-Id``): visible ASCII, at most 2 KiB."""
@@ -96,20 +105,37 @@ class Sessions:
                 has to open a new one.
             Unavailable: Nobody can say whether it has ended.
         """
+        return await self.refreshed(self._open(token, principal))
+
+    async def refreshed(self, session: Session) -> Session:
+        """A session with what has changed since it was opened. Errors as of ``find``."""
+        try:
+            said = await self._store.get(_name(session))
+        except StoreUnavailable as error:
+            raise Unavailable("Sessions cannot be looked up now.", retry_after_s=2) from error
+        if said is None:
+            return session
+        if said == _ENDED:
+            raise _unknown()
+        return session._replace(level=said.decode())
+
+    def _open(self, token: str, principal: Principal) -> Session:
+        key = token, principal.identity
+        session = self._opened.get(key)
+        if session is not None:
+            if session.expires_at <= self._clock():
+                raise _unknown()
+            return session
         try:
             opened = self._sealer.open(token, bound_to=_binding(principal), now=self._clock())
         except Unopened:
             raise _unknown() from None
         id, version, capabilities, name, client_version, expires_at = loads(opened)
-        session = Session(
-            id, REVISIONS[version], capabilities, Implementation(name, client_version), expires_at
-        )
-        try:
-            ended = await self._store.get(_end_name(session))
-        except StoreUnavailable as error:
-            raise Unavailable("Sessions cannot be looked up now.", retry_after_s=2) from error
-        if ended is not None:
-            raise _unknown()
+        client = Implementation(name, client_version)
+        session = Session(id, REVISIONS[version], capabilities, client, expires_at)
+        if len(self._opened) >= REMEMBERED:
+            self._opened.popitem(last=False)
+        self._opened[key] = session
         return session
 
     async def end(self, session: Session) -> None:
@@ -118,7 +144,7 @@ class Sessions:
         Raises:
             Unavailable: It could not be written down.
         """
-        await self._write(_end_name(session), _ENDED, session)
+        await self._write(_ENDED, session)
 
     async def set_level(self, session: Session, level: str) -> None:
         """The mildest level of log messages that the client wants from now on.
@@ -126,20 +152,12 @@ class Sessions:
         Raises:
             Unavailable: It could not be written down.
         """
-        await self._write(_level_name(session), level.encode(), session)
+        await self._write(level.encode(), session)
 
-    async def level(self, session: Session) -> str:
-        """What ``set_level`` has set; where nobody can say, what it is at first."""
-        try:
-            level = await self._store.get(_level_name(session))
-        except StoreUnavailable:
-            return DEFAULT_LEVEL
-        return DEFAULT_LEVEL if level is None else level.decode()
-
-    async def _write(self, name: str, value: bytes, session: Session) -> None:
+    async def _write(self, value: bytes, session: Session) -> None:
         ttl_s = max(1.0, session.expires_at - self._clock())
         try:
-            await self._store.set(name, value, ttl_s=ttl_s)
+            await self._store.set(_name(session), value, ttl_s=ttl_s)
         except StoreUnavailable as error:
             raise Unavailable("That cannot be written down now.", retry_after_s=2) from error
 
@@ -154,9 +172,6 @@ def _binding(principal: Principal) -> bytes:
     return hashlib.sha256(canonical(["session", *principal.identity])).digest()
 
 
-def _end_name(session: Session) -> str:
-    return f"session-ended:{session.id}"
-
-
-def _level_name(session: Session) -> str:
-    return f"session-level:{session.id}"
+def _name(session: Session) -> str:
+    # One entry: a session that has ended needs no level.
+    return f"session:{session.id}"

@@ -104,11 +104,14 @@ class Channel:
         while not self._has_room.is_set():
             await self._has_room.wait()
 
-    async def flush(self, timeout_s: float) -> None:
-        """Wait until the client has taken everything, for as long as that may last."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._is_idle.wait()
+    async def flush(self, patience_s: float) -> None:
+        """Wait until the client has taken everything, or has taken nothing for a while."""
+        while not self._is_idle.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await self._is_idle.wait()
+            if time.monotonic() - self._moved_at >= patience_s:
+                return
 
     def _write(self) -> None:
         data, self._waiting = b"".join(self._waiting), []

@@ -1,6 +1,7 @@
 """The stdio door: one line in, as many lines out as it takes."""
 
 import asyncio
+import secrets
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -17,6 +18,7 @@ from app.observability.logs import EventLog
 from app.protocol.errors import (
     InternalError,
     InvalidRequest,
+    ParseError,
     PayloadTooLarge,
     ProtocolError,
     Unavailable,
@@ -31,7 +33,14 @@ from app.protocol.inbound import (
     classify_message,
     without_version,
 )
-from app.protocol.jsonrpc import BadEnvelope, Message, error_response, request_id, result_response
+from app.protocol.jsonrpc import (
+    BadEnvelope,
+    Message,
+    error_response,
+    loads,
+    request_id,
+    result_response,
+)
 from app.protocol.messages import ServerMessages
 from app.protocol.schema import RequestId
 from app.stdio.carrying import carry_call, carry_subscription
@@ -89,7 +98,10 @@ class Door:
         async for line in self._channel.lines():
             # Ours: an empty line says nothing, and some clients end their last line twice.
             if line is None or line.strip():
-                self.take(line)
+                try:
+                    self.take(line)
+                except Exception:  # a bug of ours, which must not cost the client its server
+                    log.exception("request_failed", method=None)
 
     def take(self, line: bytes | None) -> None:
         """One line of the client; None: it was too long."""
@@ -110,6 +122,8 @@ class Door:
                     self._refuse(error)
                 else:
                     self._legacy.tell(response)
+            case Rejected(_, None) if self._legacy is not None and line.lstrip()[:1] == b"[":
+                self._take_batch(line)
             case Rejected(error, id, method):
                 self._refuse(error, id, method)
 
@@ -232,6 +246,22 @@ class Door:
         if self._legacy is None:
             raise without_version(message)
         return self._legacy.request(message, sender, flight.send)
+
+    def _take_batch(self, line: bytes) -> None:
+        """An array: of revisions that had batches."""
+        assert self._legacy is not None
+        try:
+            values = loads(line)
+        except ParseError as error:
+            self._refuse(error)
+            return
+        legacy = self._legacy
+        # An id of ours, which no request of the client can have.
+        self._begin(
+            f"batch {secrets.token_hex(16)}",
+            "batch",
+            lambda flight, sender: legacy.batch(values, sender, flight.send),
+        )
 
     # Everything else
 

@@ -1,6 +1,6 @@
 """Where the revisions that begin with ``initialize`` join: what this door asks of them."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from app.methods.answers import Sender
@@ -30,6 +30,11 @@ class LegacyDoor(Protocol):
         Raises:
             ProtocolError: The request is refused; the door sends that.
         """
+
+    def batch(
+        self, values: Sequence[Any], sender: Sender, send: Send
+    ) -> Coroutine[Any, Any, None] | None:
+        """Answer a line that is an array. Arguments and errors as of ``request``."""
 
     def tell(self, message: Notification | Response) -> None:
         """A notification, or the answer to a question of the server.

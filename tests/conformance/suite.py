@@ -11,7 +11,6 @@ from tests.support import nodejs
 
 HERE: Final = Path(__file__).resolve().parent
 PROGRAM: Final = Path("@modelcontextprotocol", "conformance", "dist", "index.js")
-EXPECTED_FAILURES: Final = HERE / "expected-failures.yml"
 RUN_S: Final = 120.0
 
 ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -74,7 +73,8 @@ def run(url: str, output: Path, *, revision: str) -> Report:
         [
             *(nodejs.NODE, suite, "server", "--url", url),
             *("--suite", "all", "--spec-version", revision),
-            *("--expected-failures", EXPECTED_FAILURES, "--output-dir", output),
+            *("--expected-failures", HERE / f"expected-failures-{revision}.yml"),
+            *("--output-dir", output),
         ],
         env=nodejs.environment(),
         stdout=subprocess.PIPE,

@@ -1,6 +1,7 @@
 """The documentation says everything that the code has, and nothing that it has not."""
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ from app.protocol.errors import ProtocolError
 from app.registry import explain, loader, schemas
 from app.settings import RESERVED_SECTIONS, Settings
 from app.state import memory
+from app.stdio import channel
+from app.stdio.credential import ACCESS_TOKEN, API_KEY
 from app.toolkit import handles
 from tests.docs import reference
 from tests.docs.markdown import DOCS, ROOT, anchors, blocks, links, section, table_rows
@@ -63,6 +66,25 @@ def test_every_option_of_every_command_is_named_in_the_part_about_it() -> None:
             names = [*parameter.opts, *parameter.secondary_opts]
             shown = [parameter.name.upper()] if parameter.param_type_name == "argument" else names
             assert [each for each in shown if f"`{each}`" not in text] == [], name
+
+
+def test_what_a_client_is_told_to_start_can_be_started() -> None:
+    options = {name for each in reference.commands()["stdio"] for name in each.opts}
+    told = [
+        server
+        for page in (ROOT / "README.md", reference.PAGE)
+        for block in blocks(page, "json")
+        for server in json.loads(block.text).get("mcpServers", {}).values()
+    ]
+
+    assert len(told) == 2
+    for server in told:
+        assert Path(server["command"]).name == "mcp-tool-server"
+        command, *arguments = server["args"]
+        assert command == "stdio"
+        assert set(arguments[::2]) <= options
+        assert all(Path(argument).is_absolute() for argument in arguments[1::2])
+        assert set(server.get("env", {})) <= {API_KEY, ACCESS_TOKEN}
 
 
 def test_the_shipped_configuration_shows_every_key() -> None:
@@ -223,6 +245,8 @@ def test_every_field_and_outcome_of_a_request_is_explained() -> None:
     [
         (jsonrpc.MAX_DEPTH, "{} levels"),
         (int(disconnect.SLOW_READER_S), "{} s"),
+        (int(channel.SLOW_READER_S), "of `stdio` that takes nothing | {} s"),
+        (channel.MAX_BACKLOG_BYTES >> 20, "of `stdio` | {} MiB"),
         (execution.MAX_PENDING, "| {} |"),
         (execution.BURST, "{} at once"),
         (int(1 / execution.INTERVAL_S), "then {} a second"),

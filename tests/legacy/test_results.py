@@ -17,10 +17,10 @@ from app.content import (
     Text,
 )
 from app.legacy.notifications import TOOLS_LIST_CHANGED, notified
-from app.legacy.results import called
+from app.legacy.results import Quick, called
 from app.legacy.revisions import REVISIONS, Revision
 from app.protocol.jsonrpc import ENCODER_DEPTH, dumps
-from app.protocol.messages import log_message, progress
+from app.protocol.messages import ServerMessages, log_message, progress, text_content
 from app.protocol.schema import META_PREFIX
 from tests.legacy.modern import ALL, MESSAGES, NOTHING, load, result, results
 from tests.support.cases import rows
@@ -243,3 +243,39 @@ def test_nothing_is_changed_that_need_not_be() -> None:
     done = progress(1, 0.5, None, None)
     assert notified(done, LATEST) is done
     assert notified(done, OLD) == dumps(load(done))
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.sampled_from(
+    ['"', "\\", '\\"', '"}],"isError":false', '","structuredContent":{', "\x00\n", "é😀"]
+)
+
+
+@given(
+    text=TEXTS,
+    structured=st.none()
+    | st.dictionaries(TEXTS, TEXTS | st.integers() | st.lists(TEXTS, max_size=2), max_size=3)
+    | st.lists(TEXTS, max_size=2)
+    | TEXTS,
+    has_structured=st.booleans(),
+    flags=st.tuples(st.booleans(), st.booleans()),
+    meta=st.none() | st.just({"a/b": 1}),
+)
+def test_what_is_cut_out_is_what_is_translated(
+    text: str, structured: Any, has_structured: bool, flags: tuple[bool, bool], meta: Any
+) -> None:
+    wraps, is_error = flags
+    info = {"name": "n", "version": "1"}
+    result = ServerMessages(info).tool_result(
+        text_content(text),
+        structured=dumps(structured) if has_structured else None,
+        is_error=is_error,
+        meta=meta,
+    )
+    quick = Quick(info)
+    for revision in REVISIONS.values():
+        found = quick(result, revision, wraps=wraps)
+        if found is not None:
+            assert json.loads(found) == json.loads(called(result, revision, wraps=wraps))
+        usual = not is_error and meta is None
+        if usual and (not has_structured or not revision.structured):
+            assert found is not None

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from app.protocol.errors import HeaderMismatch, InvalidParams, UnsupportedProtocolVersion
 from app.protocol.headers import HeaderMap
-from app.protocol.inbound import Call, Legacy, Notification, Rejected, classify
+from app.protocol.inbound import (
+    Call,
+    Legacy,
+    Notification,
+    Rejected,
+    Response,
+    classify,
+    classify_message,
+    without_version,
+)
+from app.protocol.jsonrpc import Message
 
 VERSION = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
@@ -209,3 +219,60 @@ def test_only_agreeing_headers_make_a_call(headers: dict[str, str]) -> None:
         assert isinstance(found, Call)
     elif "=?base64?" not in "".join(headers.values()):
         assert isinstance(found, Rejected)
+
+
+# -- without headers -----------------------------------------------------------
+
+
+def _line(**changes: Any) -> bytes:
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
+    return json.dumps({**request, **changes}).encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (_line(), Call),
+        (_line(method="initialize"), Call),
+        (_line(params={"_meta": {}}), Legacy),
+        (_line(params={"_meta": None}), Legacy),
+        (_line(params={}), Legacy),
+        (_line(params=None), Legacy),
+        (_line(method="initialize", params={"protocolVersion": "2025-11-25"}), Legacy),
+        (b'{"jsonrpc":"2.0","method":"notifications/initialized"}', Notification),
+        (b'{"jsonrpc":"2.0","id":1,"result":{}}', Response),
+        (b'{"jsonrpc":"2.0","id":"a","error":{"code":-1,"message":"no"}}', Response),
+        (b'{"jsonrpc":"2.0","id":null,"result":{}}', Rejected),
+        (b"{", Rejected),
+        (b"[]", Rejected),
+        (_line(params=[]), Rejected),
+        (_line(params={"_meta": {**META, PREFIX + "protocolVersion": "2025-11-25"}}), Rejected),
+        (_line(params={"_meta": {PREFIX + "protocolVersion": VERSION}}), Rejected),
+    ],
+)
+def test_without_headers_the_body_alone_decides(line: bytes, kind: type) -> None:
+    assert isinstance(classify_message(line), kind)
+
+
+def test_without_headers_a_notification_keeps_its_params() -> None:
+    line = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}'
+    assert classify_message(line) == Notification("notifications/cancelled", {"requestId": 7})
+
+
+@given(st.binary(max_size=200))
+def test_no_line_is_beyond_classification(line: bytes) -> None:
+    assert isinstance(classify_message(line), (Call, Legacy, Notification, Response, Rejected))
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (Message(1, "initialize", {"protocolVersion": "2025-11-25"}), -32601),
+        (Message(1, "tools/list", None), -32602),
+        (Message(1, "tools/list", {"_meta": {}}), -32602),
+    ],
+)
+def test_who_names_no_version_is_told_which_are_served(message: Message, code: int) -> None:
+    error = without_version(message)
+    assert error.code == code
+    assert VERSION in error.message

@@ -13,6 +13,7 @@ from app.stdio import channel as channel_module
 from app.stdio.channel import CLOSED, MAX_BACKLOG_BYTES, STUCK, Channel
 
 WAIT_S = 10.0
+PIPE_BYTES = 1 << 16
 
 
 class Pipes(NamedTuple):
@@ -89,12 +90,25 @@ async def test_a_client_that_takes_nothing_is_given_up(pipes: Pipes) -> None:
 async def test_a_client_that_reads_slowly_is_not_given_up(pipes: Pipes) -> None:
     channel = opened(pipes, patience_s=0.4)
     channel.put(b"x" * 1_000_000)
+    flushing = asyncio.create_task(channel.flush(0.4))
     read = 0
     async with asyncio.timeout(WAIT_S):
         while read < 1_000_001:
-            read += len(await asyncio.to_thread(os.read, pipes.to_client, 65536))
+            assert not flushing.done() or read > 1_000_000 - PIPE_BYTES
             await asyncio.sleep(0.05)  # the client's pace: twice its patience in all
+            read += len(await asyncio.to_thread(os.read, pipes.to_client, PIPE_BYTES))
+        await flushing
     assert not channel.lost.done()
+
+
+async def test_what_waits_for_a_client_that_takes_nothing_is_left(pipes: Pipes) -> None:
+    channel = opened(pipes)
+    channel.put(b"x" * 1_000_000)
+
+    async with asyncio.timeout(WAIT_S):
+        await channel.flush(0.1)
+    assert not channel.lost.done()
+    os.close(pipes.to_client)  # lets the thread go
 
 
 async def test_a_client_that_has_closed_its_end_is_lost(pipes: Pipes) -> None:

@@ -50,7 +50,7 @@ def test_a_call_that_outlasts_the_grace_is_stopped_and_says_so(
     began = time.monotonic()
 
     assert server.end() == 0
-    assert 0.9 < time.monotonic() - began < 2  # clients send SIGTERM after two seconds
+    assert 0.9 < time.monotonic() - began < 3  # clients send SIGTERM after two seconds, or more
     assert notes.read_text("utf-8").splitlines() == ["started", "cancelled", "closed"]
     result = server.result(id)
     assert result["isError"] is True

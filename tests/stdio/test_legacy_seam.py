@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -55,6 +55,9 @@ class Old:
             send(result_response(message.id, b'{"late":true}'))
             raise
         send(result_response(message.id, b"{}"))
+
+    def batch(self, values: Sequence[Any], sender: Sender, send: Send) -> None:
+        raise AssertionError(f"no test sends one: {values} {sender} {send}")
 
     def tell(self, message: Notification | Response) -> None:
         self.told.append(message)

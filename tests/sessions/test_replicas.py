@@ -1,0 +1,108 @@
+"""Conversations whose every step reaches another replica: three servers with one state."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from app.http.serving import Server, make_server
+from app.server import State, create_app
+from app.settings import Settings
+from tests.sessions.conftest import CONFIG, TOOLS
+from tests.sessions.conversation import Conversation
+from tests.support.legacy_schema import VERSIONS
+
+REPLICAS: Final = 3
+CONVERSATIONS: Final = 200
+AT_ONCE: Final = 8
+KEY: Final = "k" * 32
+
+
+@dataclass
+class Replica:
+    """One server of the fleet."""
+
+    url: str = ""
+
+
+class Fleet:
+    """Servers in one event loop, which share a state as replicas share a store and a bus."""
+
+    def __init__(self) -> None:
+        self.replicas: list[Replica] = []
+        self._servers: list[Server] = []
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+
+    def __enter__(self) -> list[Replica]:
+        self._thread.start()
+        assert self._ready.wait(30)
+        return self.replicas
+
+    def __exit__(self, *_: object) -> None:
+        for server in self._servers:
+            server.should_exit = True
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    async def _serve(self) -> None:
+        state = State()
+        settings = Settings.model_validate(
+            {
+                **CONFIG,
+                "server": {**CONFIG["server"], "port": 0},
+                "tools": {"directory": TOOLS, "reload": False},
+                "secrets": {"keys": [KEY]},
+                "limits": {"rates": [], "list_rates": []},
+            }
+        )
+        for _ in range(REPLICAS):
+            app = create_app(settings, state=state)
+            self._servers.append(
+                make_server(
+                    app.serve, settings.server, on_drain=app.drain, on_listening=self._listening
+                )
+            )
+        await asyncio.gather(*(server.serve() for server in self._servers))
+
+    def _listening(self, host: str, port: int) -> None:
+        self.replicas.append(Replica(f"http://{host}:{port}/mcp"))
+        if len(self.replicas) == REPLICAS:
+            self._ready.set()
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[list[Replica]]:
+    """The URLs of the replicas."""
+    with Fleet() as replicas:
+        yield replicas
+
+
+@pytest.mark.timeout(180)
+def test_every_step_of_a_conversation_may_reach_another_replica(fleet: list[Replica]) -> None:
+    form = {"action": "accept", "content": {"city": "Oslo"}}
+
+    def converse(number: int) -> None:
+        version = VERSIONS[number % len(VERSIONS)]
+        turned: Any = [*fleet[number % REPLICAS :], *fleet[: number % REPLICAS]]
+        with Conversation(turned, version) as conversation:
+            assert conversation.open()["protocolVersion"] == version
+            assert conversation.ask("tools/list").result["tools"]
+            conversation.ask("logging/setLevel", {"level": "error"})
+            assert "7" in conversation.call("add", {"a": 3, "b": 4}).text
+            counted = conversation.call("count", {"to": 2})
+            assert len(counted.messages) == 1, "the level was set on another replica"
+            if version >= "2025-06-18":
+                answers = {"elicitation/create": form}
+                assert "Oslo" in conversation.call("both", answers=answers).text
+            assert conversation.end().status_code == 204
+            for _ in range(REPLICAS):
+                assert conversation.ask("ping").status == 404
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for done in [pool.submit(converse, number) for number in range(CONVERSATIONS)]:
+            done.result()
