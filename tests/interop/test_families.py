@@ -11,7 +11,7 @@ import pytest
 
 from tests.docs.markdown import DOCS, table_rows
 from tests.interop.families import table
-from tests.interop.families.families import FAMILIES, RUNS, Era, Reasons, Run, Transport
+from tests.interop.families.families import FAMILIES, RUNS, TRANSPORTS, Era, Reasons, Run, Transport
 from tests.interop.families.running import Outcome, run
 from tests.interop.families.scenarios import SCENARIOS
 
@@ -26,9 +26,8 @@ def outcomes(**others: Outcome) -> dict[str, Outcome]:
     return {**dict.fromkeys(SCENARIOS, well), **connected, **others}
 
 
-@pytest.mark.parametrize(
-    ("era", "transport"), [("modern", "http"), ("legacy", "http"), ("modern", "stdio")]
-)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("era", PYTHON_V2.eras)
 def test_the_official_client_can_do_everything_in_each_era(era: Era, transport: Transport) -> None:
     # In the environment of the tests: nothing is installed for it.
     driver = (sys.executable, "-m", "tests.interop.families.python_v2.driver")
@@ -41,7 +40,7 @@ def test_the_page_has_a_row_for_every_run_with_the_version_that_is_locked() -> N
     rows = table_rows(rest.partition(table.END)[0])
     expected = [
         (f"{run.family.title}: `{run.family.package}`", run.family.version, run.speech)
-        for run in table.to_do()
+        for run in RUNS
     ]
     # Left to itself, a client asks for the newest that it knows of its era.
     eras = {"2026-07-28": "modern", "2025-11-25": "legacy"}

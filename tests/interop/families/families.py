@@ -126,11 +126,6 @@ RUNS: Final[Sequence[Run]] = tuple(
     )
 )
 
-NOT_YET: Final[Mapping[tuple[Era, Transport], str]] = {
-    ("legacy", "stdio"): "The earlier revisions are not served over stdio yet.",
-}
-"""What the server does not serve yet; those runs are left out, and the table says so."""
-
 Reasons = Mapping[tuple[str, str, Transport, str], str]
 
 KNOWN: Final[Reasons] = {}

@@ -5,8 +5,6 @@ from typing import Final
 
 from tests.interop.families.families import (
     KNOWN,
-    NOT_YET,
-    RUNS,
     TRANSPORTS,
     Reasons,
     Run,
@@ -21,11 +19,6 @@ SIGNS: Final = {True: "✓", False: "✗", None: "\N{EN DASH}"}
 TITLES: Final[Mapping[Transport, str]] = {"http": "Over HTTP", "stdio": "Over stdio"}
 
 Found = Mapping[Run, Mapping[str, Outcome]]
-
-
-def to_do() -> Sequence[Run]:
-    """The runs of what the server serves."""
-    return [run for run in RUNS if (run.era, run.transport) not in NOT_YET]
 
 
 def problems(found: Found, known: Reasons = KNOWN) -> Iterator[str]:
@@ -60,8 +53,7 @@ def rendered(found: Found, known: Reasons = KNOWN) -> str:
             title = f"{run.family.title}: `{run.family.package}`"
             revision = outcomes["connect"].detail if outcomes["connect"].ok else SIGNS[False]
             lines.append(_line([title, run.family.version, revision, *cells]))
-        left_out = [why for (_, carrier), why in NOT_YET.items() if carrier == transport]
-        parts.append("\n".join([*lines, *(f"\n{why}" for why in left_out)]))
+        parts.append("\n".join(lines))
     if notes:
         parts.append("\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1)))
     return "\n\n".join(parts)
