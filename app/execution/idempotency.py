@@ -81,9 +81,9 @@ class _Entry(NamedTuple):
         return dumps(list(self)) + b"\n" + result
 
     def known(self, result: bytes) -> Known:
-        headers = [
+        headers = tuple(
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers
-        ]
+        )
         return Known(result, self.outcome, headers)
 
 

@@ -220,7 +220,8 @@ async def test_hooks_of_a_file_that_is_replaced_are_not_closed_under_a_call(
 ) -> None:
     tools = "from app import tool\n\n\n@tool\nasync def pay() -> int:\n    return 1\n"
     hooks = (
-        "import asyncio\nfrom collections import Counter\nfrom contextlib import asynccontextmanager\n"
+        "import asyncio\nfrom collections import Counter\n"
+        "from contextlib import asynccontextmanager\n"
         "from app import before_call\n\nseen = Counter()\ngate = asyncio.Event()\nVERSION = 1\n\n\n"
         "@asynccontextmanager\nasync def lifespan():\n"
         "    seen['entered'] += 1\n    yield\n    seen['closed'] += 1\n\n\n"

@@ -140,6 +140,17 @@ async def test_no_call_runs_beyond_the_room_there_is(
         assert again.outcome == "ok"
 
 
+@rows("meta", ("no key", {}), ("a key", {"key": "k"}))
+async def test_calls_that_wait_in_their_hooks_take_room_too(meta: dict[str, str]) -> None:
+    async with within(limits=FULL, hooks=[hook("stand_before", "pay")]) as server:
+        first = await server.begin("pay")
+        await until(lambda: server.seen["before"], "it waits")
+        assert isinstance(await refused(server, "pay", **meta), Unavailable)
+        server.open("before")
+        assert (await ended(first)).outcome == "ok"
+        assert (await server.call("pay", **meta)).outcome == "ok"
+
+
 @rows("tool, hooks", ("plain", "pay", []), ("a hook", "pay", ["then"]), ("retries", "flaky", []))
 async def test_what_is_refused_for_want_of_room_costs_no_call(tool: str, hooks: list[str]) -> None:
     rate = {"bucket": "user", "tools": [tool], "capacity": 1, "period_s": 60}

@@ -13,7 +13,8 @@ from app.execution.execution import Execution
 from app.methods.answers import Answer, Reply, Sender
 from app.principal import ANONYMOUS, Principal
 from app.protocol.errors import ProtocolError
-from app.protocol.inbound import Call, RequestMeta
+from app.protocol.inbound import Call
+from app.protocol.schema import RequestMeta
 from app.server import Service
 from app.settings import Settings
 
@@ -90,7 +91,7 @@ class Within:
         what = {"name": tool, "arguments": arguments or {}, **(params or {})}
         call = Call(next(_numbers), "tools/call", what, about)
         answer = self.service.router.dispatch(call, Sender(principal=who))
-        return answer if isinstance(answer, Reply | Execution) else await answer  # type: ignore[misc,return-value]  # mypy does not leave the coroutine over
+        return answer if isinstance(answer, Reply | Execution) else await answer  # type: ignore[misc]  # mypy does not leave the coroutine over
 
     async def call(self, *given: Any, **more: Any) -> Ended:
         """Send a call and wait for its end."""
