@@ -237,6 +237,8 @@ async def test_hooks_of_a_file_that_is_replaced_are_not_closed_under_a_call(
         await until(lambda: old.seen["before"], "the hook")
         (tmp_path / "waits.py").write_text(hooks.replace("VERSION = 1", "VERSION = 2"), "utf-8")
         await server.service.registry.reload()
+        for _ in range(50):
+            await asyncio.sleep(0)
         assert old.seen["closed"] == 0
         old.gate.set()
         assert (await ended(execution)).outcome == "ok"

@@ -137,23 +137,27 @@ async def test_a_key_stands_for_one_call(changes: dict[str, Any]) -> None:
 
 
 class _Slow(MemoryStore):
-    """A store that writes, and answers when it may.
+    """A store that answers when it may.
+
+    Args:
+        writes_first: Whether it has written already when it makes one wait.
 
     Attributes:
         asked: Set while somebody waits for an answer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, writes_first: bool = True) -> None:
         super().__init__()
+        self._writes_first = writes_first
         self.asked, self.answers = asyncio.Event(), asyncio.Event()
         self.is_slow = False
 
     async def replace(self, *given: Any, **more: Any) -> bool:
-        done = await super().replace(*given, **more)
+        done = self._writes_first and await super().replace(*given, **more)
         if self.is_slow:
             self.asked.set()
             await self.answers.wait()
-        return done
+        return done if self._writes_first else await super().replace(*given, **more)
 
 
 class _Full(MemoryStore):
@@ -185,10 +189,11 @@ async def test_a_call_that_takes_longer_than_outcomes_are_kept_stays_claimed() -
     ("lost", lambda claim: claim.lose(), Known(None, Outcome.TOOL_ERROR)),
     ("given back", lambda claim: claim.release(), None),
 )
+@rows("writes_first", ("written already", True), ("not yet", False))
 async def test_what_came_of_a_call_is_written_down_whoever_is_cancelled_meanwhile(
-    say: Any, then: Known | None
+    say: Any, then: Known | None, writes_first: bool
 ) -> None:
-    store = _Slow()
+    store = _Slow(writes_first=writes_first)
     claims = Claims(store, ttl_s=60)
     claim = await _claim(claims)
     assert isinstance(claim, Claim)
