@@ -34,9 +34,9 @@ LAST_LOOK_S: Final = 0.5
 """How often a repeated call looks for the outcome of one that runs on another server."""
 
 UNKNOWN: Final = (
-    "A call with this idempotency key was begun and its outcome is not known: the connection or "
-    "the server went away while it ran. It is not run again. Find out what it has done, and use "
-    "a new key for another call."
+    "A call with this idempotency key was begun and its outcome is not known: the connection went "
+    "away while it ran. It is not run again. Find out what it has done, and use a new key for "
+    "another call."
 )
 
 log = structlog.get_logger()
