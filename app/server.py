@@ -19,7 +19,7 @@ from app.execution.caching import ResultCache
 from app.execution.course import Courses
 from app.execution.endings import Endings
 from app.execution.executor import Executor
-from app.execution.idempotency import Outcomes
+from app.execution.idempotency import Claims
 from app.execution.manner import Manner
 from app.execution.pages import no_pages_url, pages_url
 from app.execution.processes.pool import Processes
@@ -186,7 +186,11 @@ class Service:
             self.executor,
             endings,
             cache=ResultCache(execution.cache_bytes),
-            outcomes=Outcomes(state.outcomes, ttl_s=execution.idempotency_ttl_s),
+            claims=Claims(
+                state.outcomes,
+                ttl_s=execution.idempotency_ttl_s,
+                open_ttl_s=execution.ask_ttl_s,
+            ),
             limit=settings.limits.concurrent_calls,
         )
         # Without reload the hours of rules still change what a caller finds.

@@ -6,6 +6,7 @@ what ``once`` remembers, and which questions were asked. Nothing is kept here be
 """
 
 import asyncio
+import contextlib
 import hashlib
 import inspect
 import secrets
@@ -144,7 +145,7 @@ class Desk:
             InvalidParams: It was used before.
             Unavailable: Nobody can say.
         """
-        name = "asked:" + hashlib.sha256(state.encode()).hexdigest()
+        name = _used_name(state)
         try:
             # Kept as long as the state opens, and a second for clocks that differ.
             is_first = await self.store.replace(name, None, b"", ttl_s=self._ask_ttl_s + 1)
@@ -152,6 +153,11 @@ class Desk:
             raise Unavailable("Answers cannot be taken at the moment.", retry_after_s=2) from error
         if not is_first:
             raise bad_state()
+
+    async def give_back(self, state: str) -> None:
+        """The counterpart of ``redeem``, where nothing came of the call after all."""
+        with contextlib.suppress(StoreUnavailable):  # then the user is asked again
+            await self.store.delete(_used_name(state))
 
     def seal(self, state: State, bound_to: bytes) -> str:
         """``requestState``.
@@ -179,6 +185,10 @@ def bad_state() -> InvalidParams:
         "params.requestState is not valid for this call: it has expired, was used or altered, or "
         "was made for another caller, tool or arguments. Send the call again without it."
     )
+
+
+def _used_name(state: str) -> str:
+    return "asked:" + hashlib.sha256(state.encode()).hexdigest()
 
 
 def _binding(tool: str, arguments: Mapping[str, Any], principal: Principal) -> bytes:

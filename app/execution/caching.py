@@ -25,6 +25,8 @@ MISS: Final = meta_member(CACHE_KEY, "miss")
 OWN_PREFIX: Final = "mcp-tool-server/"
 _OF_ONE_REQUEST: Final = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
 
+_OF_ONE_TOKEN: Final = frozenset({"exp", "iat", "nbf", "jti", "auth_time", "at_hash", "nonce"})
+
 ENTRY_BYTES: Final = 512
 """What an entry takes besides its result."""
 
@@ -81,6 +83,13 @@ class ResultCache:
             self._entries[key] = _Entry(result, self._clock() + ttl_s)
 
 
+def keep(cache: ResultCache, key: Key, execution: Execution) -> None:
+    """Keep what a call gives that was just started, and nothing else stands around."""
+    caching = execution.tool.caching
+    assert caching is not None
+    Keeping(cache, key, caching.ttl_s, execution)
+
+
 class Keeping:
     """Keeps the result of a call that nothing else stands around, and shares it meanwhile.
 
@@ -97,22 +106,26 @@ class Keeping:
         execution.run_ended = self.run_ended
 
     def leave(self) -> bool:
+        self._let_go()
         self._land(None)
         return True
 
     def run_ended(self, ending: Ending) -> None:
         """The tool's code has ended, and so has the call."""
-        execution, (result, outcome, *_) = self._execution, ending
-        execution.course = execution.run_ended = None  # no ring for the collector to find
+        execution, result = self._execution, ending.result
+        self._let_go()
         if execution.has_asked:
             self._land(None)
         else:
             self._land(ending)
-            if outcome == Outcome.OK:
+            if ending.outcome == Outcome.OK:
                 self._cache.put(self._key, result, self._ttl_s)
-            if outcome in {Outcome.OK, Outcome.TOOL_ERROR}:
                 result = with_meta(result, MISS)
-        execution.finish(result, outcome)
+        execution.error_id = ending.error_id
+        execution.finish(result, ending.outcome)
+
+    def _let_go(self) -> None:
+        self._execution.course = self._execution.run_ended = None  # no ring for the collector
 
     def _land(self, ending: Ending | None) -> None:
         flight = self._cache.flights.pop(self._key, None)
@@ -136,16 +149,46 @@ def cache_key(
     caching = tool.caching
     assert caching is not None
     seen: list[Any] = [arguments]
+    is_of_one = caching.scope == "user" or (caching.scope == "tenant" and principal.tenant is None)
     if tool.input.context_parameter is not None:
-        # A tool with a Context can look at what the client adds to its request, such as a locale.
+        # A tool with a Context can look at what the client adds to its request, such as a locale,
+        # and at what its caller may do. Whoever shares results with all has said that it does not.
         meta = call.meta.raw
         seen.append({key: meta[key] for key in meta if _is_of_client(key)})
+        if caching.scope != "shared":
+            seen.append(_rights(principal))
+        if is_of_one:
+            seen.append(_claims(principal))
     who: tuple[str | None, ...] | None = None
-    if caching.scope == "user" or (caching.scope == "tenant" and principal.tenant is None):
-        who = principal.identity
+    if is_of_one:
+        who = (principal.issuer, principal.subject, principal.tenant)
     elif caching.scope == "tenant":
         who = ("tenant", principal.issuer, principal.tenant)
     return Key(tool.version, is_draft, who, hashlib.sha256(canonical(seen)).digest())
+
+
+def _rights(principal: Principal) -> list[Any]:
+    return [
+        sorted(principal.scopes),
+        sorted(principal.roles),
+        principal.clearance,
+        sorted(principal.approvals),
+    ]
+
+
+def _claims(principal: Principal) -> Any:
+    """Statements about a caller, without those that every token makes anew about itself."""
+    return {
+        name: _plain(value) for name, value in principal.claims.items() if name not in _OF_ONE_TOKEN
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value
 
 
 def _is_of_client(key: str) -> bool:

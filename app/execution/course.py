@@ -6,25 +6,27 @@ way, and the run of the tool's code is a part of it that may come once, several 
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import structlog
 
 from app.execution.caching import HIT, MISS, ResultCache, cache_key
-from app.execution.drafts import read_draft
+from app.execution.drafts import BadDraft, read_draft
 from app.execution.endings import Endings, log_failure, new_error_id
 from app.execution.execution import Ending, Execution, Outcome
 from app.execution.executor import Executor
-from app.execution.hooking import HookFailed, Refused, run_after, run_before
-from app.execution.idempotency import UNKNOWN, Claim, Outcomes
+from app.execution.hooking import HookFailed, HookRunner, Refused, Withheld
+from app.execution.idempotency import UNKNOWN, Claim, Claims
 from app.execution.results import BadResult
+from app.execution.tasks import STRAGGLER_GRACE_S
 from app.principal import Principal
 from app.protocol.errors import ProtocolError, Unavailable
 from app.protocol.headers import mirrored_headers
 from app.protocol.inbound import Call
-from app.protocol.jsonrpc import dumps, loads
+from app.protocol.jsonrpc import dumps, loads_encoded
 from app.protocol.messages import with_meta
 from app.registry.hooks import Hooks
 from app.registry.tool import Tool
@@ -52,6 +54,18 @@ class Prepared(NamedTuple):
     keywords: dict[str, Any]
 
 
+class Answers(NamedTuple):
+    """Answers that a call brings back, and that count once.
+
+    Attributes:
+        redeem: Makes them count no more; raises ``ProtocolError`` where they do not already.
+        give_back: Makes them count again.
+    """
+
+    redeem: Callable[[], Awaitable[None]]
+    give_back: Callable[[], Awaitable[None]]
+
+
 class Plan(NamedTuple):
     """What a course has to do.
 
@@ -59,7 +73,8 @@ class Plan(NamedTuple):
         arguments: As the client sent them.
         hooks: What looks at arguments and result.
         key: Idempotency key; None: none.
-        redeem: Makes the answers that a call brings back count once; None: they may count again.
+        goes_on: Whether the call brings back the state of a question that it ended with.
+        answers: Those that count once; None: there are none.
     """
 
     tool: Tool
@@ -69,15 +84,18 @@ class Plan(NamedTuple):
     hooks: Hooks
     prepare: Prepare
     key: str | None
-    redeem: Callable[[], Any] | None
+    goes_on: bool = False
+    answers: Answers | None = None
 
 
 class Courses:
     """Starts courses, and knows which run.
 
     Args:
-        cache: None: no result is kept.
         limit: How many may be under way.
+
+    Attributes:
+        stragglers: Calls whose hook goes on although nobody waits any more.
     """
 
     def __init__(
@@ -86,13 +104,14 @@ class Courses:
         endings: Endings,
         *,
         cache: ResultCache,
-        outcomes: Outcomes,
+        claims: Claims,
         limit: int,
     ) -> None:
         self.executor = executor
         self.endings = endings
         self.cache = cache
-        self.outcomes = outcomes
+        self.claims = claims
+        self.stragglers = 0
         self._limit = limit
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -113,16 +132,40 @@ class Courses:
         execution.course = course
         execution.run_ended = course.run_ended
         execution.is_draft = bool(plan.hooks.after)
+        for file in plan.hooks.files:
+            file.begin()
         course.task = task = asyncio.create_task(carry_course(course, execution))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: self.executor.close(execution))
+        task.add_done_callback(partial(self._ended, execution, plan.hooks))
         return execution
+
+    def _ended(self, execution: Execution, hooks: Hooks, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        for file in hooks.files:
+            file.end()
+        self.executor.close(execution)
+
+    def look_after(self, course: "Course") -> None:
+        """Log and count a course that has not ended although it was left."""
+        task, hook = course.task, course.running_hook
+        if task is not None and not task.done() and hook is not None:
+            self.stragglers += 1
+            log.warning(
+                "hook_ignores_cancellation",
+                hook=hook,
+                tool=course.tool_name,
+                stragglers=self.stragglers,
+            )
+            task.add_done_callback(self._straggler_ended)
+
+    def _straggler_ended(self, _: asyncio.Task[None]) -> None:
+        self.stragglers -= 1
 
     async def stop(self, timeout_s: float) -> None:
         """The server ends; what was stopped may still write down that it was."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
+        await self.claims.stop(timeout_s)
 
 
 async def carry_course(course: "Course", execution: Execution) -> None:
@@ -131,7 +174,10 @@ async def carry_course(course: "Course", execution: Execution) -> None:
         result, outcome = await course.outcome()
     except ProtocolError as error:
         execution.refuse(error)
-    except Exception as error:  # noqa: BLE001  # a bug of ours: the call fails, and the log says why
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and execution.is_over:
+            raise  # nobody waits any more
+        # A bug of ours, or a hook that has cancelled its task: the log says why.
         error_id = new_error_id()
         log_failure(execution.tool, error, error_id)
         execution.error_id = error_id
@@ -151,12 +197,25 @@ class Course:
         self._execution = execution
         self._plan = plan
         self._running: asyncio.Future[Ending] | None = None
+        self._has_run = False
+        self._hooks: HookRunner | None = None
         self._notes: dict[str, Any] = {}
         self._kept: bytes | None = None
+
+    @property
+    def tool_name(self) -> str:
+        return self._plan.tool.name
+
+    @property
+    def running_hook(self) -> str | None:
+        return None if self._hooks is None else self._hooks.running
 
     def leave(self) -> bool:
         if self.task is not None:
             self.task.cancel()
+            if self.running_hook is not None:
+                loop = self.task.get_loop()
+                loop.call_later(STRAGGLER_GRACE_S, self._courses.look_after, self)
         return self._running is not None
 
     def run_ended(self, ending: Ending) -> None:
@@ -170,57 +229,64 @@ class Course:
         plan, execution = self._plan, self._execution
         if plan.key is None:
             return await self._answer()
-        claim = await self._courses.outcomes.claim(
+        claim = await self._courses.claims.claim(
             plan.key,
             plan.principal,
             plan.tool.name,
             plan.arguments,
             remaining_s=execution.remaining_s,
+            goes_on=plan.goes_on,
         )
         if not isinstance(claim, Claim):
             known = claim.result
+            execution.headers = claim.headers
             return self.encoder.error(UNKNOWN) if known is None else known, claim.outcome
         try:
             result, outcome = await self._answer()
-        except ProtocolError:
-            await claim.release()
-            raise
         except BaseException:
-            if execution.outcome == Outcome.TIMEOUT and execution.result is not None:
-                await claim.settle(execution.result, Outcome.TIMEOUT)
-            else:  # its caller or the server went away
-                await claim.lose()
+            # Aside: this task may be cancelled again, and nobody bounds its time any more.
+            await self._courses.claims.aside(self._stopped(claim))
             raise
-        if outcome == Outcome.INPUT_REQUIRED:
-            await claim.release()  # no outcome: the answers continue under the same key
-        else:
-            await claim.settle(result, outcome)
+        say = claim.ask if outcome == Outcome.INPUT_REQUIRED else claim.settle
+        await say(result, outcome, execution.headers)
         return result, outcome
 
+    async def _stopped(self, claim: Claim) -> None:
+        """Say what came of a call that was refused, stopped or left."""
+        execution = self._execution
+        if execution.outcome == Outcome.TIMEOUT and execution.result is not None:
+            await claim.settle(execution.result, Outcome.TIMEOUT, execution.headers)
+        elif self._has_run:
+            await claim.lose()
+        else:
+            await claim.release()
+
     async def _answer(self) -> tuple[bytes, str]:
-        plan = self._plan
-        if plan.redeem is not None:
-            await plan.redeem()
+        plan, execution = self._plan, self._execution
         arguments = plan.arguments
-        try:
-            if plan.hooks.before:
-                arguments = await run_before(plan.hooks.before, self._hook_call(arguments))
-        except Refused as refused:
-            return self.encoder.error(str(refused)), Outcome.TOOL_ERROR
-        except HookFailed as failed:
-            return self._failed(failed)
+        if plan.hooks.before or plan.hooks.after:
+            self._hooks = HookRunner(execution)
+        if self._hooks is not None and plan.hooks.before:
+            try:
+                call = self._hook_call(arguments)
+                arguments = await self._hooks.before(plan.hooks.before, call)
+            except Refused as refused:
+                return self.encoder.error(str(refused)), Outcome.TOOL_ERROR
+            except HookFailed as failed:
+                return self._failed(failed)
         prepared = plan.prepare(arguments)
         if isinstance(prepared, Ending):
+            execution.error_id = prepared.error_id
             return prepared.result, prepared.outcome
         if plan.tool.mirrored:
-            headers = mirrored_headers(plan.tool.mirrored, prepared.arguments)
-            self._execution.headers = headers
+            execution.headers = mirrored_headers(plan.tool.mirrored, prepared.arguments)
         ending = await self._produced(prepared)
-        if not ending.is_draft:
+        execution.error_id = ending.error_id
+        if not ending.is_draft or self._hooks is None:
             result, outcome = ending.result, ending.outcome
         else:
-            result, outcome = await self._finished(ending, arguments)
-        if self._kept is not None and outcome in {Outcome.OK, Outcome.TOOL_ERROR}:
+            result, outcome = await self._finished(self._hooks, ending, arguments)
+        if self._kept is not None and outcome == Outcome.OK:
             result = with_meta(result, self._kept)
         return result, outcome
 
@@ -271,7 +337,7 @@ class Course:
             if ending.passing_s is None:
                 break
             longest = min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S)
-            pause_s = max(ending.passing_s, random.uniform(longest / 2, longest))  # noqa: S311  # spreads load, guards nothing
+            pause_s = ending.passing_s + random.uniform(longest / 2, longest)  # noqa: S311  # spreads load, guards nothing
             if pause_s >= execution.remaining_s:
                 break
             log.info("tool_tried_again", tool=plan.tool.name, attempt=attempt + 2)
@@ -280,19 +346,29 @@ class Course:
             again = plan.prepare(prepared.arguments)
             if isinstance(again, Ending):
                 return again
-            ending = await self._try(again.keywords)
+            try:
+                ending = await self._try(again.keywords)
+            except Unavailable:
+                break  # no room now: what the tool has said stands
         return ending
 
     async def _try(self, keywords: dict[str, Any]) -> Ending:
-        plan, courses = self._plan, self._courses
-        courses.executor.admit(plan.tool)
-        run: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        self._running = run
+        plan, executor = self._plan, self._courses.executor
+        executor.admit(plan.tool)
+        answers = None if self._has_run else plan.answers
+        if answers is not None:  # now, when nothing else can refuse the call
+            await answers.redeem()
         try:
-            courses.executor.launch(self._execution, keywords, plan.call, plan.principal)
-        except Unavailable:
+            self._execution.leave_if_over()
+            run: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+            self._running = run
+            executor.launch(self._execution, keywords, plan.call, plan.principal)
+        except BaseException:
             self._running = None
+            if answers is not None:
+                await answers.give_back()
             raise
+        self._has_run = True
         return await run
 
     # Hooks.
@@ -302,28 +378,34 @@ class Course:
         return HookCall(
             tool_name=self._plan.tool.name,
             # A copy: what the client sent is looked at again.
-            arguments=MappingProxyType(loads(dumps(arguments))),
+            arguments=MappingProxyType(loads_encoded(dumps(arguments))),
             principal=self._plan.principal,
             client=call.meta.client_info,
             protocol_version=call.meta.protocol_version,
-            meta=call.meta.raw,
+            meta=MappingProxyType(call.meta.raw),
             notes=self._notes,
         )
 
-    async def _finished(self, ending: Ending, arguments: Mapping[str, Any]) -> tuple[bytes, str]:
+    async def _finished(
+        self, hooks: HookRunner, ending: Ending, arguments: Mapping[str, Any]
+    ) -> tuple[bytes, str]:
         """What the hooks make of what the tool returned."""
         plan = self._plan
         try:
             call = self._hook_call(arguments)
-            result = await run_after(plan.hooks.after, call, read_draft(ending.result))
+            result = await hooks.after(plan.hooks.after, call, read_draft(ending.result))
             encoded = self.encoder.finish(plan.tool, result)
         except HookFailed as failed:
             return self._failed(failed)
-        except BadResult as bad:
+        except Withheld as withheld:
+            log.warning("result_withheld", hook=withheld.hook, tool=plan.tool.name)
+            return self.encoder.error(Withheld.public), Outcome.TOOL_ERROR
+        except (BadResult, BadDraft) as bad:
             error_id = new_error_id()
             log_failure(plan.tool, bad, error_id)
             self._execution.error_id = error_id
-            return self.encoder.internal_error(error_id, bad.public), Outcome.INTERNAL_ERROR
+            public = bad.public if isinstance(bad, BadResult) else None
+            return self.encoder.internal_error(error_id, public), Outcome.INTERNAL_ERROR
         return encoded, Outcome.TOOL_ERROR if result.is_error else Outcome.OK
 
     def _failed(self, failed: HookFailed) -> tuple[bytes, str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from app.content import NO_STRUCTURED_CONTENT
-from app.protocol.jsonrpc import loads
+from app.protocol.jsonrpc import loads_encoded
 from app.toolkit import CallResult
 
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -21,6 +21,10 @@ class BadBlock(ValueError):
     """A content block that the protocol does not have; the text says why."""
 
 
+class BadDraft(ValueError):
+    """A result that cannot be read again; the text says why."""
+
+
 def draft_of(result: CallResult) -> dict[str, Any]:
     """A result as JSON data, which ``read_draft`` reads: not yet what is sent."""
     draft: dict[str, Any] = {"isError": result.is_error}
@@ -34,8 +38,15 @@ def draft_of(result: CallResult) -> dict[str, Any]:
 
 
 def read_draft(encoded: bytes) -> CallResult:
-    """The counterpart of ``draft_of``."""
-    draft: Mapping[str, Any] = loads(encoded)
+    """The counterpart of ``draft_of``, once it was encoded.
+
+    Raises:
+        BadDraft: It is none.
+    """
+    try:
+        draft: Mapping[str, Any] = loads_encoded(encoded)
+    except (ValueError, RecursionError) as error:
+        raise BadDraft(f"what the tool returned cannot be given to hooks: {error}") from None
     return CallResult(
         structured_content=draft.get("structuredContent", NO_STRUCTURED_CONTENT),
         content=draft.get("content"),

@@ -146,17 +146,20 @@ class Endings:
         *,
         is_draft: bool = False,
         passing_s: float | None = None,
+        error_id: str | None = None,
     ) -> None:
         """A tool's code has come to an end, and this is what it led to.
 
         Args:
             is_draft: Whether it is for the hooks.
             passing_s: It failed for a reason that may have passed after so many seconds.
+            error_id: What a generic error tells the caller.
         """
         if execution.run_ended is not None:
-            execution.run_ended(Ending(result, outcome, is_draft, passing_s))
+            execution.run_ended(Ending(result, outcome, is_draft, passing_s, error_id))
         else:
             self.waited_for.discard(execution)
+            execution.error_id = error_id
             execution.finish(result, outcome)
 
     def report(
@@ -181,9 +184,10 @@ class Endings:
         passing_s: float | None = None,
     ) -> None:
         """The caller is told an id, and a sentence where one may be told."""
-        execution.error_id = error_id
         result = self.encoder.internal_error(error_id, public)
-        self.finish(execution, result, Outcome.INTERNAL_ERROR, passing_s=passing_s)
+        self.finish(
+            execution, result, Outcome.INTERNAL_ERROR, passing_s=passing_s, error_id=error_id
+        )
 
     def time_out(self, execution: Execution) -> None:
         """The deadline has passed."""

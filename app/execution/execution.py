@@ -58,12 +58,14 @@ class Ending(NamedTuple):
         is_draft: Whether ``result`` is for the hooks.
         passing_s: It failed for a reason that may have passed after so many seconds; None: it did
             not, or there is no hope of that.
+        error_id: What a generic error tells the caller, for the log.
     """
 
     result: bytes
     outcome: str
     is_draft: bool = False
     passing_s: float | None = None
+    error_id: str | None = None
 
 
 class Execution:
@@ -256,6 +258,17 @@ class Execution:
     @property
     def remaining_s(self) -> float:
         return max(0.0, self.deadline - self._loop.time())
+
+    def leave_if_over(self) -> None:
+        """For what stands around the runs: go no further when nobody waits any more.
+
+        A hook can swallow its cancellation, on purpose or by way of ``asyncio.wait_for``.
+
+        Raises:
+            CancelledError: Nobody does.
+        """
+        if self.is_over:
+            raise asyncio.CancelledError
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         done = finite_number("done", done)

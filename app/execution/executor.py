@@ -248,7 +248,8 @@ class Executor:
 
     def _leave(self, execution: Execution) -> None:
         """Nobody waits for this work any more."""
-        if execution.course is not None and not execution.course.leave():
+        course = execution.course
+        if course is not None and not course.leave():
             return  # none of the tool's code runs
         carrier = self._carriers[execution.tool.runs_in]
         if carrier.leave(execution):

@@ -6,10 +6,11 @@ could have taken, its outcome is unknown, and stays so. It is never run again.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -33,31 +34,39 @@ LAST_LOOK_S: Final = 0.5
 """How often a repeated call looks for the outcome of one that runs on another server."""
 
 UNKNOWN: Final = (
-    "A call with this idempotency key was begun and its outcome is not known: the server or the "
-    "connection went away while it ran. It is not run again. Find out what it has done, and use "
-    "a new key for another call."
+    "A call with this idempotency key was begun and its outcome is not known: the connection went "
+    "away while it ran. It is not run again. Find out what it has done, and use a new key for "
+    "another call."
 )
 
 log = structlog.get_logger()
 
+Headers = Sequence[tuple[bytes, bytes]]
+
 
 class Known(NamedTuple):
-    """What became of a call that was made before. ``result`` None: nobody knows."""
+    """What became of a call that was made before. ``result`` None: nobody knows.
+
+    Attributes:
+        headers: Response headers that repeat the mirrored parameters.
+    """
 
     result: bytes | None
     outcome: str
+    headers: Headers = ()
 
 
 class _Entry(NamedTuple):
-    """What the store holds under a key.
+    """What the store holds under a key, before the result.
 
     Attributes:
-        state: ``running``, ``open`` (nothing came of it; it may be claimed again), ``done`` or
-            ``unknown``.
+        state: ``running``, ``open`` (there is no outcome, it may be claimed again; the result is
+            the question that it ended with, if it did), ``done`` or ``unknown``.
         call: Digest of the tool and the arguments.
         until: POSIX time at which a running call must have ended.
         token: Tells claims apart.
         owner: As whose the store counts it.
+        headers: As of ``Known``, as text.
     """
 
     state: str
@@ -66,23 +75,40 @@ class _Entry(NamedTuple):
     token: str = ""
     owner: str = ""
     outcome: str = ""
+    headers: Sequence[tuple[str, str]] = ()
 
     def encoded(self, result: bytes = b"") -> bytes:
         return dumps(list(self)) + b"\n" + result
 
+    def known(self, result: bytes) -> Known:
+        headers = tuple(
+            (name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers
+        )
+        return Known(result, self.outcome, headers)
+
 
 class Claim:
-    """The right to run a call, and the duty to say what came of it."""
+    """The right to run a call, and the duty to say what came of it.
 
-    def __init__(self, outcomes: "Outcomes", name: str, entry: _Entry) -> None:
-        self._outcomes = outcomes
+    What is said is written down even if whoever says it is cancelled meanwhile.
+
+    Args:
+        before: What was there: a question that the call ended with, or nothing.
+    """
+
+    def __init__(self, claims: "Claims", name: str, entry: _Entry, before: bytes | None) -> None:
+        self._claims = claims
         self._name = name
         self._entry = entry
+        self._before = before
 
-    async def settle(self, result: bytes, outcome: str) -> None:
+    async def settle(self, result: bytes, outcome: str, headers: Headers = ()) -> None:
         """This is what came of it, for ever."""
-        done = self._entry._replace(state="done", outcome=outcome)
-        await self._replace(done, result)
+        await self._replace(self._told("done", outcome, headers), result)
+
+    async def ask(self, result: bytes, outcome: str, headers: Headers = ()) -> None:
+        """It has ended with a question; it goes on with the state that the question came with."""
+        await self._replace(self._told("open", outcome, headers), result)
 
     async def lose(self) -> None:
         """It was stopped, and nobody knows what it has done."""
@@ -90,33 +116,82 @@ class Claim:
 
     async def release(self) -> None:
         """Nothing came of it: it may be made again."""
-        await self._replace(self._entry._replace(state="open"))
+        await self._replace(*self._as_before())
+
+    async def give_back(self) -> None:
+        """The same, of a claim that nobody knows whether it was made."""
+        await self._write(*self._as_before(), is_mine=False)
+
+    def _as_before(self) -> tuple[_Entry, bytes]:
+        if self._before is None:
+            return self._entry._replace(state="open"), b""
+        header, _, result = self._before.partition(b"\n")
+        return _Entry(*loads(header)), result
+
+    def _told(self, state: str, outcome: str, headers: Headers) -> _Entry:
+        texts = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+        return self._entry._replace(state=state, outcome=outcome, headers=texts)
 
     async def _replace(self, after: _Entry, result: bytes = b"") -> None:
         try:
-            await self._outcomes.replace(self._name, self._entry.encoded(), after, result)
+            await self._write(after, result)
+        except asyncio.CancelledError:
+            # Begun anew where nothing can cancel it: it may have been done or not.
+            await self._claims.aside(self._write(after, result))
+            raise
+
+    async def _write(self, after: _Entry, result: bytes, *, is_mine: bool = True) -> None:
+        claims, name, before = self._claims, self._name, self._entry.encoded()
+        problem: object = None
+        try:
+            is_done = await claims.replace(name, before, after, result)
+            if not is_done and is_mine and await claims.get(name) != after.encoded(result):
+                problem = "the claim is gone, or was given up because the call took too long"
         except StoreUnavailable as error:
             # The caller gets its answer; who repeats the call is told that nobody knows.
-            log.error("outcome_not_kept", problem=str(error))  # noqa: TRY400  # no bug of ours
+            problem = error
+            if isinstance(error, StoreFull):  # for that there is room
+                with contextlib.suppress(StoreUnavailable):
+                    await claims.replace(name, before, self._entry._replace(state="unknown"))
         finally:
-            self._outcomes.is_settled(self._name)
+            claims.wake_waiters(name)
+        if problem is not None:
+            log.error("outcome_not_kept", problem=str(problem))
 
 
-class Outcomes:
-    """The outcomes of calls with a key.
+class _Waiters:
+    """Those of this process that wait for one call."""
+
+    __slots__ = ("count", "event")
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.count = 0
+
+
+class Claims:
+    """Claims on calls with a key, and their outcomes.
 
     Args:
         ttl_s: How long an outcome is kept.
+        open_ttl_s: How long the question is kept that a call has ended with.
         clock: Gives POSIX time.
     """
 
     def __init__(
-        self, store: Store, *, ttl_s: float, clock: Callable[[], float] = time.time
+        self,
+        store: Store,
+        *,
+        ttl_s: float,
+        open_ttl_s: float = 3600.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._ttl_s = ttl_s
+        self._open_ttl_s = min(ttl_s, open_ttl_s)
         self._clock = clock
-        self._settled: dict[str, asyncio.Event] = {}
+        self._waiters: dict[str, _Waiters] = {}
+        self._aside: set[asyncio.Task[None]] = set()
 
     async def claim(
         self,
@@ -126,12 +201,14 @@ class Outcomes:
         arguments: Mapping[str, Any],
         *,
         remaining_s: float,
+        goes_on: bool = False,
     ) -> Claim | Known:
         """The right to run a call; or what came of it before, once that is known.
 
         Args:
             arguments: As the client sent them.
             remaining_s: Time until the deadline of the call.
+            goes_on: Whether the call brings back the state of a question that it ended with.
 
         Raises:
             InvalidParams: The key was used for another call.
@@ -143,7 +220,7 @@ class Outcomes:
         owner = owner_of(principal.identity)
         mine = _Entry("running", call, until, secrets.token_hex(8), owner)
         try:
-            return await self._claim(name, mine, tool)
+            return await self._claim(name, mine, tool, goes_on=goes_on)
         except StoreFull as error:
             raise Unavailable(
                 "Too many outcomes are kept for you: send this call without an idempotency key, or "
@@ -155,10 +232,10 @@ class Outcomes:
                 "Calls with an idempotency key cannot be taken at the moment.", retry_after_s=2
             ) from error
 
-    async def _claim(self, name: str, mine: _Entry, tool: str) -> Claim | Known:
+    async def _claim(self, name: str, mine: _Entry, tool: str, *, goes_on: bool) -> Claim | Known:
         before: bytes | None = None
         pause_s = FIRST_LOOK_S
-        while not await self.replace(name, before, mine):
+        while not await self._take(name, before, mine):
             before = await self._store.get(name)
             if before is None:
                 continue
@@ -170,41 +247,88 @@ class Outcomes:
                     "arguments. Use a new key for each call."
                 )
             if entry.state == "done":
-                return Known(result, entry.outcome)
-            if entry.state == "running" and self._clock() <= entry.until:
+                return entry.known(result)
+            if entry.state == "open":
+                if result and not goes_on:
+                    return entry.known(result)  # the question, which may have been lost on its way
+            elif entry.state == "running" and self._clock() <= entry.until:
                 await self._wait(name, pause_s)
                 pause_s = min(2 * pause_s, LAST_LOOK_S)
                 before = None
-            elif entry.state != "open":
+            else:
                 if entry.state == "running":
                     log.warning("outcome_lost", tool=tool)
                     await self.replace(name, before, entry._replace(state="unknown"))
                 return Known(None, Outcome.TOOL_ERROR)
-        return Claim(self, name, mine)
+        return Claim(self, name, mine, before)
+
+    async def _take(self, name: str, before: bytes | None, mine: _Entry) -> bool:
+        try:
+            return await self.replace(name, before, mine)
+        except StoreFull:
+            raise
+        except BaseException:
+            # It may have been done all the same, and nobody will run the call.
+            self.aside(Claim(self, name, mine, before).give_back())
+            raise
+
+    async def get(self, name: str) -> bytes | None:
+        """As ``Store.get``."""
+        return await self._store.get(name)
 
     async def replace(
         self, name: str, before: bytes | None, after: _Entry, result: bytes = b""
     ) -> bool:
         """As ``Store.replace``."""
+        ttl_s = self._ttl_s
+        if after.state == "running":
+            # As long as somebody may run it, nobody else must find nothing.
+            ttl_s = max(ttl_s, after.until - self._clock())
+        elif after.state == "open":
+            ttl_s = self._open_ttl_s
         value = after.encoded(result)
-        return await self._store.replace(name, before, value, ttl_s=self._ttl_s, owner=after.owner)
+        return await self._store.replace(name, before, value, ttl_s=ttl_s, owner=after.owner)
 
-    def is_settled(self, name: str) -> None:
+    def aside(self, writing: Coroutine[Any, Any, None]) -> "asyncio.Future[None]":
+        """Write in a task of its own, for a bounded time. Returns what can be waited for."""
+        task = asyncio.create_task(_bounded(writing))
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+        return asyncio.shield(task)
+
+    async def stop(self, timeout_s: float) -> None:
+        """The server ends; what is being written may still be."""
+        if self._aside:
+            await asyncio.wait(self._aside, timeout=timeout_s)
+
+    def wake_waiters(self, name: str) -> None:
         """A call of this process has ended: those who wait for it look again."""
-        event = self._settled.pop(name, None)
-        if event is not None:
-            event.set()
+        waiters = self._waiters.pop(name, None)
+        if waiters is not None:
+            waiters.event.set()
 
     async def _wait(self, name: str, pause_s: float) -> None:
-        event = self._settled.setdefault(name, asyncio.Event())
+        waiters = self._waiters.get(name)
+        if waiters is None:
+            waiters = self._waiters[name] = _Waiters()
+        waiters.count += 1
         try:
             async with asyncio.timeout(pause_s):
-                await event.wait()
+                await waiters.event.wait()
         except TimeoutError:
             pass
         finally:
-            if not event.is_set() and self._settled.get(name) is event:
-                del self._settled[name]  # another server runs it, or it waits on
+            waiters.count -= 1
+            if not waiters.count and self._waiters.get(name) is waiters:
+                del self._waiters[name]  # the last one: another server runs it, or it waits on
+
+
+async def _bounded(writing: Coroutine[Any, Any, None]) -> None:
+    try:
+        async with asyncio.timeout(GRACE_S):
+            await writing
+    except TimeoutError:
+        log.error("outcome_not_kept", problem="the store did not answer in time")  # noqa: TRY400  # no bug of ours
 
 
 def idempotency_key(meta: Mapping[str, Any]) -> str | None:

@@ -91,8 +91,9 @@ class Pages:
         await self._store.set(_page_name(handle), sealed, ttl_s=self._ttl_s, owner=owner)
 
     async def close(self, handle: str) -> None:
-        """The user does not want to: the page is there no longer."""
+        """The user does not want to: the page is there no longer, nor what was entered on it."""
         await self._store.delete(_page_name(handle))
+        await self._store.delete(_content_name(handle))
 
     async def entered(self, handle: str, principal: Principal) -> dict[str, Any] | None:
         """What this caller's user entered on a page; None: nothing yet, or no longer."""

@@ -12,7 +12,7 @@ from app.execution.pages import Page
 from app.execution.questions import PAGE_NEEDS, page_question
 from app.protocol.asking import BadAnswer
 from app.registry.forms import Form, form_of, refuse_links
-from app.state.interface import StoreUnavailable
+from app.state.interface import StoreFull, StoreUnavailable
 from app.toolkit import ElicitResult, ToolError
 from app.toolkit.asking import F
 
@@ -34,6 +34,11 @@ async def elicit_page(asking: "Asking", key: str, message: str, model: type[F]) 
     try:
         with asking.effect():
             handle, data = await _open(asking, key, message, form)
+    except StoreFull as error:
+        raise ToolError(
+            "There is no room for another page: too many are kept for you. Complete or decline "
+            "one that you have, or try again when some have expired."
+        ) from error
     except StoreUnavailable as error:
         raise ToolError("The page cannot be reached at the moment; try again later.") from error
     # Where the user has done it, it changes nothing that the client does not say so.

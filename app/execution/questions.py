@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
+from app.guards.cleaning import clean_data
 from app.protocol.asking import (
     BadAnswer,
     check_messages,
@@ -69,6 +70,39 @@ def _question(key: str, needs: Sequence[str], request: dict[str, Any], read: Rea
         raise ValueError(f"the key {key!r} is not 1 to 128 characters of A-Z a-z 0-9 _ . : -")
     digest = hashlib.sha256(canonical(request)).digest()[:15]
     return Question(key, needs, request, base64.b64encode(digest).decode(), read)
+
+
+def cleaned(request: Any) -> Any:
+    """A request with its texts cleaned; what answers are compared with stays as it is."""
+    if isinstance(request, dict):
+        return {name: _cleaned_member(name, value) for name, value in request.items()}
+    if isinstance(request, list):
+        return list(map(cleaned, request))
+    return clean_data(request)
+
+
+def _cleaned_member(name: str, value: Any) -> Any:
+    if name in ("requestedSchema", "inputSchema"):
+        return _cleaned_schema(value)
+    return value if name == "url" else cleaned(value)
+
+
+def _cleaned_schema(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return list(map(_cleaned_schema, schema))
+    if not isinstance(schema, dict):
+        return schema
+    members = {}
+    for name, value in schema.items():
+        if name in ("title", "description", "enumNames"):
+            members[name] = clean_data(value)
+        elif name in ("properties", "$defs"):
+            members[name] = {key: _cleaned_schema(each) for key, each in value.items()}
+        elif name in ("enum", "const", "default", "required"):
+            members[name] = value
+        else:
+            members[name] = _cleaned_schema(value)
+    return members
 
 
 def form_question(key: str, message: str, model: type[BaseModel]) -> Question:

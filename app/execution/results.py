@@ -8,6 +8,7 @@ from pydantic_core import SchemaSerializer, core_schema
 
 from app.content import BLOCKS, NO_STRUCTURED_CONTENT, Block, ToolResult, blocks_json
 from app.execution.drafts import BadBlock, check_blocks, draft_of
+from app.execution.questions import cleaned
 from app.guards.cleaning import clean_data, clean_text, is_suspect
 from app.protocol.jsonrpc import NotFinite, dumps
 from app.protocol.messages import ServerMessages, text_content
@@ -145,7 +146,7 @@ class ResultEncoder:
         """
         try:
             if self._cleans and is_suspect(dumps(requests)):
-                requests = clean_data(requests)
+                requests = {key: cleaned(request) for key, request in requests.items()}
             result = self._messages.input_required(requests, state)
         except (TypeError, ValueError) as error:
             raise BadResult(f"a question has no JSON form: {error}") from None
@@ -219,11 +220,19 @@ class ResultEncoder:
         """
         encoded = None
         if structured is not NO_STRUCTURED_CONTENT:
-            structured, encoded = self._encode(structured)
+            before = structured
+            structured, encoded = self._encode(structured, tool.output.schema)
             # The schema says what success looks like; an error is not held to it.
             if not is_error and not tool.conforms(structured):
+                public = None
+                if structured is not before and tool.conforms(before):
+                    public = (
+                        "Characters that are not sent were taken out of the result, and what is "
+                        "left does not satisfy the tool's outputSchema."
+                    )
                 raise BadResult(
-                    f"the result of {tool.name} does not satisfy its outputSchema (a {what})"
+                    f"the result of {tool.name} does not satisfy its outputSchema (a {what})",
+                    public=public,
                 )
         elif tool.output.schema is not None and not is_error:
             raise BadResult(f"{tool.name} has an outputSchema and returned no structured content")
@@ -236,6 +245,8 @@ class ResultEncoder:
                 content = text_content(encoded.decode())
         if not tool.structured or (is_error and tool.output.schema is not None):
             encoded = None  # a client would hold it to the schema
+        if meta:
+            meta = self._encode(dict(meta))[0]
         return self._messages.tool_result(content, structured=encoded, is_error=is_error, meta=meta)
 
     def _blocks(self, blocks: Sequence[Any]) -> bytes:
@@ -250,17 +261,37 @@ class ResultEncoder:
             raise BadResult(f"the text has no UTF-8 form: {error}") from None
         return content
 
-    def _encode(self, plain: Any) -> tuple[Any, bytes]:
-        """Plain JSON data as it is sent, and encoded."""
+    def _encode(self, plain: Any, schema: Mapping[str, Any] | None = None) -> tuple[Any, bytes]:
+        """Plain JSON data as it is sent, and encoded.
+
+        Args:
+            schema: Of the data: values and members that it names are the author's own.
+        """
         encoded = _json(plain)
         if self._cleans and is_suspect(encoded):
-            plain = clean_data(plain)
+            plain = clean_data(plain, frozenset() if schema is None else _named(schema))
             encoded = _json(plain)
         return plain, encoded
 
     def _refuse_blocks(self, tool: Tool) -> None:
         if tool.output.schema is not None:
             raise BadResult(f"{tool.name} has an outputSchema and returned content blocks")
+
+
+def _named(schema: Mapping[str, Any]) -> frozenset[str]:
+    """The texts that a schema lets values and members be, letter by letter."""
+    named: set[str] = set()
+    stack: list[Any] = [schema]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Mapping):
+            named.update(node.get("properties") or ())
+            texts = [*(node.get("enum") or ()), node.get("const")]
+            named.update(text for text in texts if isinstance(text, str))
+            stack.extend(node.values())
+        elif isinstance(node, (list, tuple)):
+            stack.extend(node)
+    return frozenset(named)
 
 
 def _has_blocks(value: Any) -> bool:

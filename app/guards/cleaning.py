@@ -22,6 +22,8 @@ direction go although honest texts have them; such a text reads the same without
 """
 
 import re
+from collections.abc import Container
+from itertools import repeat
 from operator import is_
 from typing import Any, Final
 
@@ -99,25 +101,28 @@ def _kept(run: re.Match[str]) -> str:
     return "" if kept is None else kept[0]
 
 
-def clean_data(value: Any) -> Any:
+def clean_data(value: Any, keep: Container[str] = ()) -> Any:
     """JSON data whose strings and keys are clean; the same object where nothing had to go.
 
     No member is lost: a key that was clean keeps its name, and one that becomes like another is
     given a number, as in ``name (2)``. Data may be as deep as JSON encoders take it.
+
+    Args:
+        keep: Strings and keys that stay as they are, such as those that a schema names.
     """
     if isinstance(value, str):
-        return clean_text(value)
+        return value if value in keep else clean_text(value)
     if isinstance(value, dict):
-        return _clean_members(value)
+        return _clean_members(value, keep)
     if isinstance(value, (list, tuple)):
-        items = list(map(clean_data, value))
+        items = list(map(clean_data, value, repeat(keep)))
         return value if all(map(is_, items, value)) else items
     return value
 
 
-def _clean_members(members: dict[str, Any]) -> dict[str, Any]:
-    values = list(map(clean_data, members.values()))
-    names = list(map(clean_text, members))
+def _clean_members(members: dict[str, Any], keep: Container[str]) -> dict[str, Any]:
+    values = list(map(clean_data, members.values(), repeat(keep)))
+    names = list(map(clean_data, members, repeat(keep)))
     if all(map(is_, values, members.values())) and all(map(is_, names, members)):
         return members
     taken = {name for name, key in zip(names, members, strict=True) if name is key}

@@ -5,7 +5,7 @@ import asyncio
 from app.execution.execution import Execution
 from app.http.disconnect import SLOW_READER_S, Watch
 from app.http.exchange import Exchange
-from app.http.responses import Headers, Response, event
+from app.http.responses import Headers, event
 from app.protocol.jsonrpc import error_response, result_response
 from app.protocol.schema import RequestId
 from app.settings import ExecutionSettings
@@ -19,18 +19,18 @@ async def carry_call(
     watch = Watch(exchange.connection, exchange.receive, execution.cancel)
     try:
         await execution.wait(execution.time() + settings.silence_s)
-        if execution.headers:
-            mirror(execution.headers, exchange)
         # Most calls are over now, and have said nothing.
         if execution.result is None or execution.has_notifications:
             if exchange.accepts.stream:
-                await _until_done(execution, response, settings)
+                await _until_done(execution, exchange, settings)
             else:
                 await _in_silence(execution)
         if execution.result is None:
             response.disconnected()
             return
         message = _message(execution, id, exchange)
+        if not response.is_streaming:
+            _mirror_late(execution, exchange)
         if response.is_streaming or not exchange.accepts.json:
             async with asyncio.timeout(SLOW_READER_S):
                 await response.finish(message)
@@ -67,11 +67,17 @@ def _message(execution: Execution, id: RequestId, exchange: Exchange) -> bytes:
 
 
 def mirror(headers: Headers, exchange: Exchange) -> None:
-    """Repeat the mirrored parameters in the response."""
+    """Repeat the mirrored parameters in the response, before its head is sent."""
     exchange.response.add_headers(headers)
     if b"origin" in exchange.headers:  # or a browser would hide them from its page
         names = b", ".join(name for name, _ in headers)
         exchange.response.add_headers([(b"access-control-expose-headers", names)])
+
+
+def _mirror_late(execution: Execution, exchange: Exchange) -> None:
+    # Not before: where hooks stand around a call, they may change what is mirrored.
+    if execution.headers:
+        mirror(execution.headers, exchange)
 
 
 async def _in_silence(execution: Execution) -> None:
@@ -82,17 +88,20 @@ async def _in_silence(execution: Execution) -> None:
 
 
 async def _until_done(
-    execution: Execution, response: Response, settings: ExecutionSettings
+    execution: Execution, exchange: Exchange, settings: ExecutionSettings
 ) -> None:
     """Stream until there is a result, or the client has gone.
 
     Raises:
         TimeoutError: The client does not read.
     """
+    response = exchange.response
     quiet_s = settings.keep_alive_s * 0.9  # so that no comment comes later than promised
     speak_at = execution.time()  # the silence has lasted long enough, or was broken
     while not execution.cancelled:
         if execution.has_notifications:
+            if not response.is_streaming:
+                _mirror_late(execution, exchange)
             frames = b"".join(map(event, execution.take_notifications()))
             async with asyncio.timeout(SLOW_READER_S):
                 await response.notify(frames)
@@ -104,6 +113,7 @@ async def _until_done(
                 async with asyncio.timeout(SLOW_READER_S):
                     await response.keep_alive()
             else:
+                _mirror_late(execution, exchange)
                 await response.open_stream()
             speak_at = execution.time() + quiet_s
         await execution.wait(speak_at)

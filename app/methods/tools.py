@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.auth.challenge import Challenge
 from app.execution.asking import Asking, Desk
-from app.execution.caching import HIT, Keeping, cache_key
-from app.execution.course import Courses, Plan, Prepared
+from app.execution.caching import HIT, cache_key, keep
+from app.execution.course import Answers, Courses, Plan, Prepared
 from app.execution.endings import log_failure, new_error_id
 from app.execution.execution import Ending, Execution, Outcome
 from app.execution.executor import Executor
-from app.execution.idempotency import IDEMPOTENCY_KEY, idempotency_key
+from app.execution.idempotency import idempotency_key
 from app.execution.results import INVALID_ARGUMENTS, ResultEncoder, message_of
 from app.methods.answers import Reply, Sender
 from app.policy.decision import Demand
@@ -34,6 +34,38 @@ from app.toolkit import ToolError
 
 MAX_NAME: Final = 128
 TIMEOUT_KEY: Final = "mcp-tool-server/timeoutMs"
+
+
+class Asked(NamedTuple):
+    """A call that its caller may make, and what it says about itself.
+
+    Attributes:
+        arguments: As the client sent them.
+        timeout_s: Its deadline.
+        key: Idempotency key; None: none.
+        asking: What it brings back from earlier rounds, or has to ask with.
+        state: What this round brought back, verified: it goes on with a call that was counted
+            when it began.
+    """
+
+    offer: Offer
+    arguments: dict[str, Any]
+    call: Call
+    sender: Sender
+    timeout_s: float
+    key: str | None
+    asking: Asking | None = None
+    state: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing stands around it."""
+        offer = self.offer
+        return (
+            offer.is_plain
+            and self.key is None
+            and (self.state is None or not offer.tool.single_use)
+        )
 
 
 class ListTools:
@@ -118,12 +150,12 @@ class CallTool:
         if "requestState" in params or "inputResponses" in params:
             retry = parse_retry(params)
         catalog = self._catalog()
-        offer = self._offer(catalog, name, arguments, call=call, sender=sender)
-        if offer is None:
+        asked = self._look(catalog, name, arguments, call, sender)
+        if asked is None:
             return self._unknown(catalog, name, sender)
-        tool = offer.tool
+        tool = asked.offer.tool
         if retry is None and not tool.asks:
-            return self._begin(catalog, offer, arguments, call, sender)
+            return self._begin(catalog, asked)
         asking = self._desk.begin(
             tool.name,
             arguments,
@@ -133,17 +165,11 @@ class CallTool:
             needs_state=tool.single_use,
         )
         state = retry.state if retry is not None else None
-        return self._begin(catalog, offer, arguments, call, sender, asking=asking, state=state)
+        return self._begin(catalog, asked._replace(asking=asking, state=state))
 
-    def _offer(
-        self,
-        catalog: Catalog,
-        name: str,
-        arguments: dict[str, Any],
-        *,
-        call: Call,
-        sender: Sender,
-    ) -> Offer | None:
+    def _look(
+        self, catalog: Catalog, name: str, arguments: dict[str, Any], call: Call, sender: Sender
+    ) -> Asked | None:
         """What the caller may call; None: nothing that it can see.
 
         Raises:
@@ -160,13 +186,13 @@ class CallTool:
             message = "This tool may not be called from your network address."
             raise self._challenge().forbidden(message)
         # Here, where what is refused costs no call.
-        _timeout_s(call, tool)
-        idempotency_key(call.meta.raw)
+        timeout_s = _timeout_s(call, tool)
+        key = idempotency_key(call.meta.raw)
         if tool.asks:
             _check_capabilities(tool, call)
         if sender.headers is not None and tool.mirrored:
             check_parameters(tool.mirrored, sender.headers, arguments)
-        return offer
+        return Asked(offer, arguments, call, sender, timeout_s, key)
 
     def _unknown(
         self, catalog: Catalog, name: str, sender: Sender
@@ -185,168 +211,98 @@ class CallTool:
         raise InvalidParams(message)
 
     def _begin(
-        self,
-        catalog: Catalog,
-        offer: Offer,
-        arguments: dict[str, Any],
-        call: Call,
-        sender: Sender,
-        *,
-        asking: Asking | None = None,
-        state: str | None = None,
+        self, catalog: Catalog, asked: Asked
     ) -> Reply | Execution | Coroutine[Any, Any, Reply | Execution]:
-        """Count what may be called, where it is limited, and start it.
-
-        Args:
-            state: What this round brought back, verified: it goes on with a call that was counted
-                when it began.
-        """
+        """Count what may be called, where it is limited, and start it."""
         # Before anything is counted: what is refused for want of room must not cost a call.
-        self._admit(offer, call)
-        if state is not None:
-            if offer.tool.single_use and IDEMPOTENCY_KEY not in call.meta.raw:
-                return self._start_once(offer, arguments, call, sender, asking=asking, state=state)
-            return self._start(offer, arguments, call, sender.principal, asking=asking, state=state)
-        limits = offer.limits
-        counting = limits and self._limiter.admit(limits, sender.principal, sender.address)
-        if counting:
-            return self._later(
-                counting, catalog, offer, arguments, call=call, sender=sender, asking=asking
-            )
-        return self._start(offer, arguments, call, sender.principal, asking=asking)
-
-    async def _start_once(
-        self,
-        offer: Offer,
-        arguments: dict[str, Any],
-        call: Call,
-        sender: Sender,
-        *,
-        asking: Asking | None,
-        state: str,
-    ) -> Reply | Execution:
-        await self._desk.redeem(state)
-        return self._start(offer, arguments, call, sender.principal, asking=asking)
+        self._admit(asked)
+        sender, limits = asked.sender, asked.offer.limits
+        if limits and asked.state is None:
+            counting = self._limiter.admit(limits, sender.principal, sender.address)
+            if counting:
+                return self._later(counting, catalog, asked)
+        return self._start(asked)
 
     async def _later(
-        self,
-        counting: Coroutine[Any, Any, None],
-        catalog: Catalog,
-        offer: Offer,
-        arguments: dict[str, Any],
-        *,
-        call: Call,
-        sender: Sender,
-        asking: Asking | None,
+        self, counting: Coroutine[Any, Any, None], catalog: Catalog, asked: Asked
     ) -> Reply | Execution:
         await counting
         now = self._catalog()
         if now is not catalog:
             # Replaced while the store was asked. What was allowed must be so still; and what the
             # version that was found then leans on may be closed.
-            found = self._offer(now, offer.tool.name, arguments, call=call, sender=sender)
+            name = asked.offer.tool.name
+            found = self._look(now, name, asked.arguments, asked.call, asked.sender)
             if found is None:
-                raise InvalidParams(f"Unknown tool: {offer.tool.name}")
-            offer = found
-        self._admit(offer, call)
-        return self._start(offer, arguments, call, sender.principal, asking=asking)
+                raise InvalidParams(f"Unknown tool: {name}")
+            asked = found._replace(asking=asked.asking, state=asked.state)
+        self._admit(asked)
+        return self._start(asked)
 
-    def _admit(self, offer: Offer, call: Call) -> None:
+    def _admit(self, asked: Asked) -> None:
         """Is there room for one more call?
 
         Raises:
             Unavailable: There is not.
         """
-        if offer.is_plain and IDEMPOTENCY_KEY not in call.meta.raw:
-            self._executor.admit(offer.tool)
-        else:
-            # Whether its code runs at all is not known yet; that has room of its own.
+        tool = asked.offer.tool
+        if not asked.is_plain:
             self._courses.admit()
+            if asked.key is not None or tool.caching is not None:
+                return  # whether its code runs at all is not known yet
+        self._executor.admit(tool)
 
-    def _start(
-        self,
-        offer: Offer,
-        arguments: dict[str, Any],
-        call: Call,
-        principal: Principal,
-        *,
-        asking: Asking | None,
-        state: str | None = None,
-    ) -> Reply | Execution:
+    def _start(self, asked: Asked) -> Reply | Execution:
         """Start what was admitted, or answer what is wrong with its arguments."""
-        tool = offer.tool
-        timeout_s = _timeout_s(call, tool)
-        key = idempotency_key(call.meta.raw)
-        if not offer.is_plain or key is not None:
-            return self._start_course(
-                offer, arguments, call, principal, asking=asking, state=state, key=key
-            )
+        offer, arguments, call, sender, timeout_s, key, asking, _ = asked
+        tool, is_plain = offer.tool, asked.is_plain
+        is_kept = offer.is_cached and key is None and (asking is None or not asking.has_asked)
+        if not is_plain and not is_kept:
+            return self._start_course(asked)
         prepared = self._prepare(tool, offer.demand, arguments)
         if isinstance(prepared, Ending):
             return Reply(prepared.result, prepared.outcome)
         effective, keywords = prepared
-        mirrored = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
-        execution = self._executor.start(
+        headers = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
+        principal, executor, cache = sender.principal, self._executor, self._courses.cache
+        cached_as = None
+        if not is_plain:
+            cached_as = cache_key(tool, call, principal, effective)
+            known = cache.get(cached_as)
+            if known is not None:
+                return Reply(with_meta(known, HIT), headers=headers)
+            if cached_as in cache.flights:
+                return self._start_course(asked)  # which waits for the equal call that runs
+            executor.admit(tool)
+        execution = executor.start(
             tool, keywords, call, principal, timeout_s=timeout_s, asking=asking
         )
-        execution.headers = mirrored
+        if cached_as is not None:
+            keep(cache, cached_as, execution)
+        execution.headers = headers
         return execution
 
-    def _start_course(
-        self,
-        offer: Offer,
-        arguments: dict[str, Any],
-        call: Call,
-        principal: Principal,
-        *,
-        asking: Asking | None,
-        state: str | None,
-        key: str | None,
-    ) -> Reply | Execution:
-        """Start what has something around it; or give what was kept, which needs no start."""
-        tool, timeout_s = offer.tool, _timeout_s(call, offer.tool)
-        if offer.is_cached and key is None and (asking is None or not asking.has_asked):
-            answer = self._kept(offer, arguments, call, principal, asking=asking)
-            if answer is not None:
-                return answer
-        redeem = None
-        if state is not None and tool.single_use and key is not None:
-            redeem = partial(self._desk.redeem, state)
-        execution = self._executor.open(tool, call, principal, timeout_s=timeout_s, asking=asking)
-        prepare = partial(self._prepare, tool, offer.demand)
-        plan = Plan(tool, call, principal, arguments, offer.hooks, prepare, key, redeem)
-        return self._courses.start(execution, plan)
-
-    def _kept(
-        self,
-        offer: Offer,
-        arguments: dict[str, Any],
-        call: Call,
-        principal: Principal,
-        *,
-        asking: Asking | None,
-    ) -> Reply | Execution | None:
-        """A kept result; or the start of what will be one; or None: an equal call runs."""
-        tool, cache = offer.tool, self._courses.cache
-        prepared = self._prepare(tool, offer.demand, arguments)
-        if isinstance(prepared, Ending):
-            return Reply(prepared.result, prepared.outcome)
-        effective, keywords = prepared
-        mirrored = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
-        key = cache_key(tool, call, principal, effective)
-        found = cache.get(key)
-        if found is not None:
-            return Reply(with_meta(found, HIT), headers=mirrored)
-        if key in cache.flights:
-            return None
-        self._executor.admit(tool)
-        execution = self._executor.start(
-            tool, keywords, call, principal, timeout_s=_timeout_s(call, tool), asking=asking
+    def _start_course(self, asked: Asked) -> Execution:
+        """Start what has something around it."""
+        offer, arguments, call, sender, timeout_s, key, asking, state = asked
+        tool, principal, answers = offer.tool, sender.principal, None
+        if state is not None and tool.single_use:
+            answers = Answers(
+                partial(self._desk.redeem, state), partial(self._desk.give_back, state)
+            )
+        plan = Plan(
+            tool,
+            call,
+            principal,
+            arguments,
+            offer.hooks,
+            partial(self._prepare, tool, offer.demand),
+            key,
+            goes_on=state is not None,
+            answers=answers,
         )
-        execution.headers = mirrored
-        assert tool.caching is not None
-        Keeping(cache, key, tool.caching.ttl_s, execution)
-        return execution
+        execution = self._executor.open(tool, call, principal, timeout_s=timeout_s, asking=asking)
+        return self._courses.start(execution, plan)
 
     def _refusal(self, catalog: Catalog, offer: Offer, principal: Principal) -> ProtocolError:
         scopes = offer.decision.scopes
@@ -373,7 +329,8 @@ class CallTool:
         except BaseException as error:  # noqa: BLE001  # validators and defaults are the author's code
             error_id = new_error_id()
             log_failure(tool, error, error_id)
-            return Ending(self._encoder.internal_error(error_id), Outcome.INTERNAL_ERROR)
+            result = self._encoder.internal_error(error_id)
+            return Ending(result, Outcome.INTERNAL_ERROR, error_id=error_id)
         return Prepared(effective, keywords)
 
 

@@ -83,6 +83,17 @@ def loads(body: bytes) -> Any:
     return value
 
 
+def loads_encoded(encoded: bytes) -> Any:
+    """What ``dumps`` has made: as deep as that goes, and with all its digits.
+
+    Raises:
+        ValueError, RecursionError: It was not made by that.
+    """
+    if encoded.translate(_SHAPE).find(_LONG_NUMBER) >= 0:
+        return json.loads(encoded, parse_constant=_refuse_constant)
+    return orjson.loads(encoded)
+
+
 def _reason(error: orjson.JSONDecodeError) -> str:
     # The parser's sentence and position only: its exception also holds the document.
     return f"{error.msg}, line {error.lineno} column {error.colno}"

@@ -177,7 +177,7 @@ def _hooks(
     """The hooks of each tool; one whose hooks cannot all be used is not served."""
     separator = settings.tools.separator
     declared = [
-        (served_name(hook.name, file.path, separator), hook)
+        (served_name(hook.name, file.path, separator), hook, file)
         for file in files
         for hook in file.hooks
     ]

@@ -128,6 +128,9 @@ BUILT_IN: Final[Mapping[str, Callable[[Mapping[str, Any]], Functions]]] = {
 }
 """By the name that ``[[hooks]]`` uses."""
 
+MASKING: Final = frozenset({"redact"})
+"""Those that take values out of results: what is left may be no result any more."""
+
 OPTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "redact": RedactOptions,
     "injection": InjectionOptions,
@@ -147,7 +150,8 @@ def _checked(model: type[T], options: Mapping[str, Any]) -> T:
 
 def _masked_block(redactor: Redactor, block: Mapping[str, Any]) -> Mapping[str, Any]:
     """A content block with its texts masked; what is encoded bytes stays as it is."""
-    data = {key: value for key, value in block.items() if key not in {"data", "type", "mimeType"}}
+    kept = {key: block[key] for key in ("type", "data", "mimeType") if key in block}
+    data = {key: value for key, value in block.items() if key not in kept}
     resource = data.get("resource")
     blob = None
     if isinstance(resource, Mapping) and "blob" in resource:
@@ -156,7 +160,7 @@ def _masked_block(redactor: Redactor, block: Mapping[str, Any]) -> Mapping[str, 
     masked = redactor.data(data)
     if blob is not None:
         masked["resource"]["blob"] = blob
-    return {**block, **masked}
+    return {**kept, **masked}
 
 
 def _is_long(result: CallResult) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from app.policy.globs import compile_globs
 from app.registry.guards import BUILT_IN, BadOptions
+from app.registry.loader import LoadedFile
 from app.settings import HookSettings
 from app.toolkit import HookSpec
 
@@ -18,19 +19,30 @@ class Hook(NamedTuple):
     Attributes:
         run: ``before_call`` or ``after_call``, as declared.
         options: What the settings tell it.
+        file: Where it is declared; None: it is built in.
     """
 
     name: str
     run: Callable[..., Any]
     is_async: bool
     options: Mapping[str, Any]
+    file: LoadedFile | None = None
+
+    @property
+    def is_built_in(self) -> bool:
+        return self.file is None
 
 
 class Hooks(NamedTuple):
-    """The hooks of one tool, in the order in which they run."""
+    """The hooks of one tool, in the order in which they run.
+
+    Attributes:
+        files: Where they are declared, each once.
+    """
 
     before: tuple[Hook, ...] = ()
     after: tuple[Hook, ...] = ()
+    files: tuple[LoadedFile, ...] = ()
 
 
 NO_HOOKS: Final = Hooks()
@@ -45,15 +57,17 @@ class HookTable:
 
     Args:
         settings: In their order.
-        declared: Hooks of the files by name as served; a name may come twice.
+        declared: Hooks of the files, each with its name as served; a name may come twice.
     """
 
     def __init__(
-        self, settings: Sequence[HookSettings], declared: Iterable[tuple[str, HookSpec[..., Any]]]
+        self,
+        settings: Sequence[HookSettings],
+        declared: Iterable[tuple[str, HookSpec[..., Any], LoadedFile]],
     ) -> None:
         declared = list(declared)
-        self._times = Counter(name for name, _ in declared)
-        self._declared = dict(declared)
+        self._times = Counter(name for name, _, _ in declared)
+        self._declared = {name: (spec, file) for name, spec, file in declared}
         self._settings = settings
         self._globs = [compile_globs(each.tools) for each in settings]
         self._made: dict[int, Hooks | UnknownHook] = {}
@@ -72,7 +86,10 @@ class HookTable:
                 hooks = self._hooks(number)
                 before += hooks.before
                 after += hooks.after
-        return Hooks(tuple(before), tuple(after)) if before or after else NO_HOOKS
+        if not before and not after:
+            return NO_HOOKS
+        files = dict.fromkeys(hook.file for hook in (*before, *after) if hook.file is not None)
+        return Hooks(tuple(before), tuple(after), tuple(files))
 
     def unused(self, tools: Iterable[str]) -> list[str]:
         """What is written and reaches nothing."""
@@ -114,10 +131,15 @@ class HookTable:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
             raise UnknownHook(f"there is no hook {name!r}; {hint}")
-        spec = self._declared[name]
-        hook = _hook(name, spec.function, options)
+        spec, file = self._declared[name]
+        hook = _hook(name, spec.function, options, file)
         return Hooks(before=(hook,)) if spec.when == "before" else Hooks(after=(hook,))
 
 
-def _hook(name: str, run: Callable[..., Any], options: Mapping[str, Any]) -> Hook:
-    return Hook(name, run, inspect.iscoroutinefunction(run), options)
+def _hook(
+    name: str,
+    run: Callable[..., Any],
+    options: Mapping[str, Any],
+    file: LoadedFile | None = None,
+) -> Hook:
+    return Hook(name, run, inspect.iscoroutinefunction(run), options, file)

@@ -116,14 +116,11 @@ class Registry:
 
     def begin_call(self, tool: Tool) -> None:
         """Count a call, so that the code it runs is not closed under it."""
-        tool.source.calls += 1
+        tool.source.begin()
 
     def end_call(self, tool: Tool) -> None:
         """The counterpart of ``begin_call``, when the tool's code has really ended."""
-        file = tool.source
-        file.calls -= 1
-        if file.idle is not None and file.calls == 0:
-            file.idle.set()
+        tool.source.end()
 
     async def _load(self, *, announce: bool) -> None:
         async with self._reloading:
@@ -196,10 +193,9 @@ class Registry:
         entering = {
             file: Lifespan(file, settings_of(file, assembly.catalog.tools.values()))
             for file in assembly.files.values()
-            if file.specs
-            and file not in self._lifespans
+            if file not in self._lifespans
             and hasattr(file.module, "lifespan")
-            and any(spec.isolation is None for spec, _ in file.specs)
+            and (file.hooks or any(spec.isolation is None for spec, _ in file.specs))
         }
         outcomes = await asyncio.gather(
             *(lifespan.enter() for lifespan in entering.values()), return_exceptions=True

@@ -75,6 +75,16 @@ class LoadedFile:
     calls: int = 0
     idle: asyncio.Event | None = None
 
+    def begin(self) -> None:
+        """A call runs its code: it is not closed under it."""
+        self.calls += 1
+
+    def end(self) -> None:
+        """The counterpart of ``begin``."""
+        self.calls -= 1
+        if self.idle is not None and self.calls == 0:
+            self.idle.set()
+
 
 @dataclass(frozen=True, slots=True)
 class Build:

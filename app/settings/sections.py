@@ -61,7 +61,7 @@ class ExecutionSettings(Section):
     idempotency_ttl_s: Annotated[
         float,
         Field(
-            gt=0,
+            ge=60,
             le=30 * 86_400,
             description="How long the outcome of a call with an idempotency key is kept.",
         ),

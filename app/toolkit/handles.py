@@ -66,10 +66,7 @@ class Handles:
         try:
             await self._store.set(self._name(kind, handle), entry, ttl_s=ttl_s, owner=self._owner)
         except StoreFull as error:
-            raise ToolError(
-                f"There is no room for another {kind}: too many are kept for you. Use one that "
-                "you have, or try again when some have expired."
-            ) from error
+            raise _no_room(f"another {kind}") from error
         except StoreUnavailable as error:
             raise _unavailable(kind) from error
         return handle
@@ -102,6 +99,8 @@ class Handles:
             try:
                 if await self._store.replace(name, before, after, ttl_s=ttl_s, owner=self._owner):
                     return value
+            except StoreFull as error:
+                raise _no_room(f"a larger {kind}") from error
             except StoreUnavailable as error:
                 raise _unavailable(kind) from error
             await asyncio.sleep(attempt * 0.001)
@@ -144,6 +143,13 @@ def _entry(value: Any, ttl_s: float) -> bytes:
     if len(entry) > MAX_VALUE_BYTES:
         raise ValueError(f"the value of a handle has {len(entry):,} bytes; {MAX_VALUE_BYTES:,} fit")
     return entry
+
+
+def _no_room(what: str) -> ToolError:
+    return ToolError(
+        f"There is no room for {what}: too many are kept for you. Use one that you have, or try "
+        "again when some have expired."
+    )
 
 
 def _unavailable(kind: str) -> ToolError:

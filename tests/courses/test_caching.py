@@ -112,16 +112,20 @@ def test_equal_calls_at_once_run_once(client: McpClient) -> None:
 
 
 def test_when_the_one_that_runs_goes_away_another_takes_its_place(client: McpClient) -> None:
-    arguments = {"text": "gone", "wait_s": 0.5}
+    arguments = {"text": "gone", "wait_s": 1}
+    before = client.call("how_often", {"name": "everybodys"}).value
     with client.connect() as connection:
         request = client.request("tools/call", {"name": "everybodys", "arguments": arguments})
         connection.send(request.encode())
+        eventually(
+            lambda: client.call("how_often", {"name": "everybodys"}).value == before + 1, "it runs"
+        )
         with ThreadPoolExecutor(4) as pool:
             waiting = [pool.submit(client.call, "everybodys", arguments) for _ in range(4)]
             connection.close()
             replies = [each.result(10) for each in waiting]
-    assert len({reply.value["run"] for reply in replies}) == 1
-    assert not any(reply.is_error for reply in replies)
+    assert {reply.value["run"] for reply in replies} == {before + 2}
+    assert sorted(str(word(reply)) for reply in replies) == ["hit"] * 3 + ["miss"]
 
 
 def test_an_error_is_not_kept(client: McpClient) -> None:

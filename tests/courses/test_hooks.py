@@ -179,6 +179,20 @@ def test_hooks_change_with_the_settings_and_their_files(
     eventually(lambda: server.client.call("said").text == "a", "no hook")
 
 
+@rows("accept", ("one object", "application/json"), ("an object or a stream", None))
+def test_mirrored_parameters_are_repeated_however_long_hooks_take(
+    server_factory: ServerFactory, accept: str | None
+) -> None:
+    slow = 0.4 if accept is not None else 0.0
+    execution = {"silence_s": 0.1, "processes": 1}
+    entry = hook("takes_its_time", "placed", seconds=slow)
+    client = served(server_factory, entry, execution=execution).client
+    headers = {"Mcp-Param-Region": "us", **({"Accept": accept} if accept is not None else {})}
+    reply = client.call("placed", {"text": "a", "region": "us"}, headers)
+    assert reply.text == "a us"
+    assert reply.header("Mcp-Param-Region") == "us"
+
+
 def _flags(reply: Reply) -> Any:
     return reply.result["_meta"].get("mcp-tool-server/flags")
 

@@ -13,9 +13,11 @@ from app.principal import Principal
 from app.protocol.asking import Retry
 from app.protocol.sealed import KeyRing
 from app.settings import Settings
+from app.state.interface import StoreUnavailable
 from app.state.memory import MemoryStore
 from app.toolkit import ElicitResult, ToolError
 from app.toolkit.asking import Pause
+from tests.support.cases import rows
 
 
 class Slow(MemoryStore):
@@ -209,6 +211,18 @@ async def test_a_no_closes_the_page_and_stays_a_no() -> None:
     assert await desk.pages.find(handle) is None
 
 
+@rows("action", ("declined", "decline"), ("cancelled", "cancel"))
+async def test_what_was_entered_is_forgotten_with_a_no(action: str) -> None:
+    store = MemoryStore()
+    desk = desk_of(Clock(), store)
+    handle, _, state = await asked(begin(desk))
+    await completed(desk, handle, password=SECRET)
+    assert len(store) == 2
+    answer = await begin(desk, state, action).elicit_page("a", "Your password?", Account)
+    assert answer.action == action and answer.data is None
+    assert len(store) == 0
+
+
 async def test_without_a_state_nothing_is_known_and_a_new_page_is_asked_for() -> None:
     desk = desk_of(Clock())
     handle, _, _ = await asked(begin(desk))
@@ -231,9 +245,23 @@ async def test_a_slow_store_does_not_part_questions_that_are_asked_at_once() -> 
     assert requests["a"]["params"]["url"] != requests["c"]["params"]["url"]
 
 
-async def test_a_store_that_cannot_answer_is_a_word_for_the_model() -> None:
-    asking = begin(desk_of(Clock(), Full()))
-    with pytest.raises(ToolError, match="cannot be reached at the moment"):
+class Gone(MemoryStore):
+    """A store that cannot be reached."""
+
+    async def set(self, name: str, value: bytes, *, ttl_s: float, owner: str | None = None) -> None:
+        raise StoreUnavailable(f"{name} {len(value)} {ttl_s} {owner}")
+
+
+@rows(
+    "store, says",
+    ("away", Gone, "cannot be reached at the moment"),
+    ("full", Full, "no room for another page"),
+)
+async def test_a_store_that_does_not_keep_a_page_is_a_word_for_the_model(
+    store: type[MemoryStore], says: str
+) -> None:
+    asking = begin(desk_of(Clock(), store()))
+    with pytest.raises(ToolError, match=says):
         await asking.elicit_page("a", "Your password?", Account)
 
 

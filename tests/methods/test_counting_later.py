@@ -14,11 +14,11 @@ from app.execution.course import Courses
 from app.execution.endings import Endings
 from app.execution.execution import Execution
 from app.execution.executor import Executor
-from app.execution.idempotency import Outcomes
+from app.execution.idempotency import Claims
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.methods.answers import Answer, Reply, Sender
-from app.methods.tools import CallTool, ListTools
+from app.methods.tools import Asked, CallTool, ListTools
 from app.policy.limits import Limiter
 from app.protocol.errors import InvalidParams, ProtocolError, TooManyRequests, Unavailable
 from app.protocol.inbound import Call
@@ -74,7 +74,7 @@ class Counter:
             self.executor,
             self.endings,
             cache=ResultCache(0),
-            outcomes=Outcomes(MemoryStore(), ttl_s=60),
+            claims=Claims(MemoryStore(), ttl_s=60),
             limit=10,
         )
         limiter = Limiter(self.store)
@@ -195,7 +195,8 @@ async def test_a_retry_of_a_call_that_was_counted_is_free(desk: Counter) -> None
     call = desk.request("tools/call", {"name": "old"})
     (offer,) = desk.catalog.view(Sender().principal, 0.0).offers.values()
     for _ in range(3):
-        begun: Any = desk.call_tool._begin(desk.catalog, offer, {}, call, Sender(), state="opened")
+        asked = Asked(offer, {}, call, Sender(), 30.0, None, state="opened")
+        begun: Any = desk.call_tool._begin(desk.catalog, asked)
         assert b'"one"' in await result_of(begun)
 
     assert not desk.store.asked.is_set()

@@ -15,7 +15,7 @@ from app.execution.course import Courses
 from app.execution.endings import Endings
 from app.execution.execution import Execution
 from app.execution.executor import Executor
-from app.execution.idempotency import Outcomes
+from app.execution.idempotency import Claims
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.methods.answers import Reply, Sender
@@ -139,7 +139,7 @@ async def _agree(
         executor,
         endings,
         cache=ResultCache(0),
-        outcomes=Outcomes(MemoryStore(), ttl_s=60),
+        claims=Claims(MemoryStore(), ttl_s=60),
         limit=10,
     )
     limiter = Limiter(MemoryStore())

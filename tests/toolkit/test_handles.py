@@ -175,6 +175,14 @@ async def test_one_caller_cannot_take_all_the_room(store: MemoryStore) -> None:
     assert await ada.create("note", 1, 60)
 
 
+async def test_a_value_that_grows_beyond_the_room_is_told_as_such() -> None:
+    handles = Handles(MemoryStore(max_bytes=4000), ADA)
+    handle = await handles.create("note", "a", 60)
+    with pytest.raises(ToolError, match="no room for a larger note"):
+        await handles.update("note", handle, lambda _: "a" * 2000)
+    assert await handles.get("note", handle) == "a"
+
+
 @rows(
     "kind, value, ttl_s, error",
     ("two words", "a note", 1, 60, ValueError),

@@ -103,6 +103,12 @@ def returns_text(_: HookCall) -> str:
 
 
 @before_call
+async def takes_its_time(call: HookCall) -> None:
+    """Wait longer than a client is left in silence."""
+    await asyncio.sleep(call.options["seconds"])
+
+
+@before_call
 async def hangs(_: HookCall) -> None:
     """Take too long."""
     await asyncio.sleep(60)

@@ -1,8 +1,8 @@
 """Tools with hooks around them."""
 
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
-from app import Context, Text, ToolError, ToolResult, tool
+from app import Context, Header, Text, ToolError, ToolResult, tool
 
 
 class Echo(TypedDict):
@@ -60,6 +60,12 @@ async def explicit(text: str) -> ToolResult:
     return ToolResult(
         content=[text], structured_content={"text": text}, meta={"example.com/own": 1}
     )
+
+
+@tool
+async def placed(text: str, region: Annotated[str, Header("Region")] = "eu") -> str:
+    """Say it in a region, which the response repeats."""
+    return f"{text} {region}"
 
 
 @tool

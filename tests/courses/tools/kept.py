@@ -72,6 +72,12 @@ async def failing(text: str) -> Answer:
     return answer
 
 
+@tool
+async def how_often(name: str) -> int:
+    """How often a tool has run."""
+    return runs[name]
+
+
 class Color(BaseModel):
     """A form."""
 
