@@ -77,6 +77,24 @@ class Pool:
 
 def ask(port: int, request: bytes, *, timeout_s: float = 30.0) -> Answer:
     """One request on a connection of its own, decoded."""
+    return parse(_raw(port, request, timeout_s))
+
+
+def session_of(port: int, request: bytes) -> str:
+    """The session that a request opens.
+
+    Raises:
+        RuntimeError: it opens none.
+    """
+    head, _, _ = _raw(port, request, 30.0).partition(b"\r\n\r\n")
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.lower() == b"mcp-session-id":
+            return value.strip().decode("ascii")
+    raise RuntimeError(f"no session was opened: {head[:400]!r}")
+
+
+def _raw(port: int, request: bytes, timeout_s: float) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
         connection.sendall(request)
         reader, raw = Reader(), b""
@@ -86,4 +104,4 @@ def ask(port: int, request: bytes, *, timeout_s: float = 30.0) -> Answer:
                 raise RuntimeError(f"the server closed the connection after {raw[:400]!r}")
             raw += data
             if reader.feed(data, raw[9:12]):
-                return parse(raw)
+                return raw

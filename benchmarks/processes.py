@@ -58,6 +58,7 @@ class Server:
     log: Path
     path: str = "/mcp"
     token: str | None = None
+    session: str | None = None
     started_s: float = 0.0
     _members: list[int] = field(default_factory=list)
 

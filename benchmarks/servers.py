@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import guard, processes, toolset, wire
-from benchmarks.load import ask
+from benchmarks.load import ask, session_of
 from benchmarks.processes import Server
 
 OURS = "this server"
 GUARDED = "with JWT, 20 rules"
+OLDER = f"in a session of {wire.OLDER}"
 FLOOR = "raw ASGI"
 SDK = "official SDK"
 FASTMCP = "FastMCP"
@@ -35,13 +36,14 @@ class Workload:
     def request(self, server: Server) -> bytes:
         """The bytes that ask `server` for it."""
         path = f"/{self.key}" if server.label == FLOOR else server.path
-        match self.key:
-            case "call":
-                arguments = toolset.VALID_ARGUMENTS
-            case "list":
-                return wire.listing(path, server.port, server.token)
-            case _:
-                arguments = toolset.BAD_ARGUMENTS
+        if self.key == "list":
+            if server.session is not None:
+                return wire.in_session(path, server.port, "tools/list", {}, server.session)
+            return wire.listing(path, server.port, server.token)
+        arguments = toolset.VALID_ARGUMENTS if self.key == "call" else toolset.BAD_ARGUMENTS
+        if server.session is not None:
+            params = {"name": toolset.CALLED, "arguments": arguments}
+            return wire.in_session(path, server.port, "tools/call", params, server.session)
         return wire.call(path, server.port, toolset.CALLED, arguments, server.token)
 
     def check(self, server: Server, tools: int) -> wire.Answer:
@@ -103,6 +105,22 @@ def guarded(folder: Path, *, files: int) -> Iterator[Server]:
     access = guard.write(folder, resource=f"http://127.0.0.1:{port}/mcp")
     with _serve(folder, port, files, GUARDED, access.config) as server:
         server.token = access.token
+        yield server
+
+
+@contextlib.contextmanager
+def older(folder: Path, *, files: int) -> Iterator[Server]:
+    """The same for clients of an older revision, in a session."""
+    folder = folder / "older"
+    folder.mkdir()
+    opening = {
+        "protocolVersion": wire.OLDER,
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "benchmark", "version": "1.0.0"},
+    }
+    with _serve(folder, processes.free_port(), files, OLDER, "") as server:
+        request = wire.in_session(server.path, server.port, "initialize", opening, None)
+        server.session = session_of(server.port, request)
         yield server
 
 

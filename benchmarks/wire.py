@@ -1,4 +1,7 @@
-"""Requests as the bytes a client of revision 2026-07-28 sends, and answers as bytes read back."""
+"""Requests as the bytes that a client sends, and answers as bytes read back.
+
+The client speaks revision 2026-07-28, or an older one in a session.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 VERSION = "2026-07-28"
+OLDER = "2025-11-25"
 _META = {
     "io.modelcontextprotocol/protocolVersion": VERSION,
     "io.modelcontextprotocol/clientInfo": {"name": "benchmark", "version": "1.0.0"},
@@ -44,6 +48,27 @@ def post(
         f"Mcp-Method: {method}",
         *([f"Mcp-Name: {name}"] if name is not None else []),
         *([f"Authorization: Bearer {token}"] if token is not None else []),
+        f"Content-Length: {len(body)}",
+    ]
+    return "\r\n".join(head).encode() + b"\r\n\r\n" + body
+
+
+def in_session(
+    path: str, port: int, method: str, params: Mapping[str, Any], session: str | None
+) -> bytes:
+    """One complete HTTP/1.1 request of an older revision; without a session it may open one."""
+    body = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, separators=(",", ":")
+    ).encode()
+    head = [
+        f"POST {path} HTTP/1.1",
+        f"Host: 127.0.0.1:{port}",
+        "Accept: application/json, text/event-stream",
+        "Accept-Encoding: identity",
+        "Connection: keep-alive",
+        "User-Agent: benchmark/1.0",
+        "Content-Type: application/json",
+        *([f"MCP-Protocol-Version: {OLDER}", f"Mcp-Session-Id: {session}"] if session else []),
         f"Content-Length: {len(body)}",
     ]
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
