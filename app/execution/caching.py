@@ -90,24 +90,43 @@ def keep(cache: ResultCache, key: Key, execution: Execution) -> None:
     Keeping(cache, key, caching.ttl_s, execution)
 
 
+class Flight:
+    """A call that runs, as those with an equal key see it."""
+
+    def __init__(self, cache: ResultCache, key: Key) -> None:
+        self._cache = cache
+        self._key = key
+        self._landing: asyncio.Future[Ending | None] = asyncio.get_running_loop().create_future()
+        cache.flights[key] = self._landing
+
+    def land(self, ending: Ending | None = None) -> None:
+        """This is what others get; None: they have to run by themselves. Once."""
+        if not self._landing.done():
+            del self._cache.flights[self._key]
+            self._landing.set_result(ending)
+
+
 class Keeping:
     """Keeps the result of a call that nothing else stands around, and shares it meanwhile.
 
     Implements ``app.execution.execution.Leavable``: cheaper than a course, which needs a task.
     """
 
+    is_course = False
+
     def __init__(self, cache: ResultCache, key: Key, ttl_s: float, execution: Execution) -> None:
         self._cache = cache
         self._key = key
         self._ttl_s = ttl_s
         self._execution = execution
-        cache.flights[key] = asyncio.get_running_loop().create_future()
+        self._flight = Flight(cache, key)
         execution.course = self
         execution.run_ended = self.run_ended
+        execution.on_pause = self._flight.land  # nobody waits for somebody else's user
 
     def leave(self) -> bool:
         self._let_go()
-        self._land(None)
+        self._flight.land()
         return True
 
     def run_ended(self, ending: Ending) -> None:
@@ -115,9 +134,9 @@ class Keeping:
         execution, result = self._execution, ending.result
         self._let_go()
         if execution.has_asked:
-            self._land(None)
+            self._flight.land()
         else:
-            self._land(ending)
+            self._flight.land(ending)
             if ending.outcome == Outcome.OK:
                 self._cache.put(self._key, result, self._ttl_s)
                 result = with_meta(result, MISS)
@@ -125,12 +144,8 @@ class Keeping:
         execution.finish(result, ending.outcome)
 
     def _let_go(self) -> None:
-        self._execution.course = self._execution.run_ended = None  # no ring for the collector
-
-    def _land(self, ending: Ending | None) -> None:
-        flight = self._cache.flights.pop(self._key, None)
-        if flight is not None:
-            flight.set_result(ending)
+        # No ring for the collector to find.
+        self._execution.course = self._execution.run_ended = self._execution.on_pause = None
 
 
 def cache_key(

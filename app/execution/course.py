@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from app.execution.caching import HIT, MISS, ResultCache, cache_key
+from app.execution.caching import HIT, MISS, Flight, ResultCache, cache_key
 from app.execution.drafts import BadDraft, read_draft
 from app.execution.endings import Endings, log_failure, new_error_id
 from app.execution.execution import Ending, Execution, Outcome
@@ -35,6 +35,9 @@ from app.toolkit import HookCall
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0
 """Between tries; each is drawn from half of it to the whole, so that not all come back at once."""
+
+LONGEST_QUESTIONS_S: Final = 3600.0
+"""A call of an older revision that asks may wait so long for its user, all questions together."""
 
 log = structlog.get_logger()
 
@@ -121,7 +124,7 @@ class Courses:
         Raises:
             Unavailable: Too many calls wait already, for their turn or for each other.
         """
-        if len(self._tasks) >= self._limit:
+        if len(self._tasks) - self.executor.paused_courses >= self._limit:
             raise Unavailable(
                 "Too many calls run at once.", retry_after_s=1, setting="limits.concurrent_calls"
             )
@@ -190,6 +193,8 @@ async def carry_course(course: "Course", execution: Execution) -> None:
 class Course:
     """The way of one call. Implements ``app.execution.execution.Leavable``."""
 
+    is_course = True
+
     def __init__(self, courses: Courses, execution: Execution, plan: Plan) -> None:
         self.encoder = courses.endings.encoder
         self.task: asyncio.Task[None] | None = None
@@ -234,7 +239,7 @@ class Course:
             plan.principal,
             plan.tool.name,
             plan.arguments,
-            remaining_s=execution.remaining_s,
+            remaining_s=execution.remaining_s + self._patience_s(),
             goes_on=plan.goes_on,
         )
         if not isinstance(claim, Claim):
@@ -290,6 +295,11 @@ class Course:
             result = with_meta(result, self._kept)
         return result, outcome
 
+    def _patience_s(self) -> float:
+        """How long people may think while the call runs, besides its deadline."""
+        is_live = self._execution.begin_asking is not None
+        return LONGEST_QUESTIONS_S if is_live and self._plan.tool.asks else 0.0
+
     # Kept results.
 
     async def _produced(self, prepared: Prepared) -> Ending:
@@ -305,22 +315,22 @@ class Course:
             if found is not None:
                 self._kept = HIT
                 return Ending(found, Outcome.OK, is_draft)
-            flight = cache.flights.get(key)
-            if flight is None:
+            other = cache.flights.get(key)
+            if other is None:
                 break
-            await asyncio.wait({flight})
-            shared = flight.result()
+            await asyncio.wait({other})
+            shared = other.result()
             if shared is not None:
                 self._kept = HIT
                 return shared
-        flight = cache.flights[key] = asyncio.get_running_loop().create_future()
+        flight = Flight(cache, key)
+        execution.on_pause = flight.land  # nobody waits for somebody else's user
         ending = None
         try:
             ending = await self._tries(prepared)
         finally:
-            del cache.flights[key]
             has_asked = self._execution.has_asked  # by now
-            flight.set_result(None if has_asked else ending)
+            flight.land(None if has_asked else ending)
         if not has_asked:
             self._kept = MISS
             if ending.outcome == Outcome.OK:

@@ -44,7 +44,13 @@ class Outcome:
 
 
 class Leavable(Protocol):
-    """What stands around the runs of a call (``app.execution.course``)."""
+    """What stands around the runs of a call (``app.execution.course``).
+
+    Attributes:
+        is_course: Whether it takes room of its own.
+    """
+
+    is_course: bool
 
     def leave(self) -> bool:
         """Stop: nobody waits any more. Says whether a run of the tool's code is under way."""
@@ -90,6 +96,7 @@ class Execution:
         is_draft: Whether what the tool returns goes through hooks.
         run_ended: Told how a run of the tool's code ended; None: then the call has ended.
         pauses: How many of its questions wait for a person.
+        on_pause: Told when the first question begins to wait.
         left_s: What was left until the deadline when the first of them began to wait.
         course: Stops what stands around the runs when nobody waits any more, if anything does.
     """
@@ -124,6 +131,7 @@ class Execution:
         "is_draft",
         "is_started",
         "left_s",
+        "on_pause",
         "outcome",
         "pauses",
         "refusal",
@@ -185,8 +193,14 @@ class Execution:
         self.is_draft = False
         self.pauses = 0
         self.left_s = 0.0
+        self.on_pause: Callable[[], None] | None = None
         self.run_ended: Callable[[Ending], None] | None = None
         self.course: Leavable | None = None
+
+    @property
+    def identity(self) -> tuple[str | None, str | None]:
+        """Who calls."""
+        return self._principal.identity
 
     # What the door that carries the answer uses.
 

@@ -8,6 +8,7 @@ left behind and counted.
 import asyncio
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -24,7 +25,12 @@ from app.protocol.errors import Unavailable
 from app.protocol.inbound import Call
 from app.registry.tool import Tool
 from app.settings import Settings
-from app.toolkit import Context
+from app.toolkit import Context, ToolError
+
+PART_OF_ONE: Final = 4
+PART_OF_NOBODY: Final = 2
+"""Of the calls that may wait for a person: one caller has a quarter, those without a credential
+half of them together."""
 
 TICK_S: Final = 0.04
 """How closely deadlines are kept: a caller is answered within 100 ms of its own."""
@@ -71,6 +77,8 @@ class Executor:
             "process": processes,
         }
         self._clock: asyncio.TimerHandle | None = None
+        self._paused: Counter[tuple[str | None, str | None]] = Counter()
+        self._paused_courses: set[Execution] = set()
 
     def admit(self, tool: Tool) -> None:
         """Is there room for one more call of a tool?
@@ -141,7 +149,9 @@ class Executor:
 
     def close(self, execution: Execution) -> None:
         """The counterpart of ``open``."""
-        execution.course = execution.run_ended = None  # no ring for the collector to find
+        # No ring for the collector to find.
+        execution.course = execution.run_ended = execution.on_pause = None
+        self._paused_courses.discard(execution)
         self._endings.waited_for.discard(execution)
         self._end(execution.tool)
 
@@ -194,15 +204,29 @@ class Executor:
         execution.asking = asking
         return execution
 
+    @property
+    def paused_courses(self) -> int:
+        """Calls with something around them that wait for a person."""
+        return len(self._paused_courses)
+
     def pause(self, execution: Execution) -> None:
         """A call waits for a person: its deadline waits too, and its room is free meanwhile.
 
         ``resume`` must be called as often.
+
+        Raises:
+            ToolError: Too many wait, of all callers or of this one.
         """
         if execution.pauses == 0:
+            self._check_patience(execution)
             execution.left_s = max(0.0, execution.deadline - self._loop.time())
             execution.deadline = math.inf
+            self._paused[execution.identity] += 1
             self._endings.paused(execution.tool)
+            if execution.course is not None and execution.course.is_course:
+                self._paused_courses.add(execution)
+            if execution.on_pause is not None:
+                execution.on_pause()
         execution.pauses += 1
 
     def resume(self, execution: Execution) -> None:
@@ -210,7 +234,18 @@ class Executor:
         execution.pauses -= 1
         if execution.pauses == 0:
             execution.deadline = self._loop.time() + execution.left_s
+            self._paused[execution.identity] -= 1
+            self._paused += Counter()  # without those that are 0
             self._endings.resumed(execution.tool)
+            self._paused_courses.discard(execution)
+
+    def _check_patience(self, execution: Execution) -> None:
+        # They take no room of calls that run, so they need a bound of their own: a client may ask
+        # for many and answer none.
+        part = PART_OF_ONE if execution.identity[0] is not None else PART_OF_NOBODY
+        of_one = max(1, self._limit // part)
+        if self._paused.total() >= self._limit or self._paused[execution.identity] >= of_one:
+            raise ToolError("Too many calls wait for an answer of their users. Try again later.")
 
     def give_up(self) -> None:
         """The server is going down: answer everybody who still waits, and stop the work."""

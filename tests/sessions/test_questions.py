@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.sessions.conftest import ADA, EVE, Open
+from tests.sessions.conftest import ADA, CONFIG, EVE, TOOLS, Open
 from tests.support.cases import rows
+from tests.support.server import ServerFactory
 
 ASK = "elicitation/create"
 FORM = {"action": "accept", "content": {"city": "Oslo", "days": 2, "seat": "a"}}
@@ -162,3 +163,29 @@ def test_an_answer_to_nothing_is_taken_and_changes_nothing(talk: Open, response:
     assert conversation.post(response).status_code == 202
     conversation.token = None
     assert conversation.post(response).status_code == 400
+
+
+def test_calls_that_wait_for_a_person_are_bounded(
+    server_factory: ServerFactory, talk: Open
+) -> None:
+    config = {**CONFIG, "limits": {"concurrent_calls": 4}, "legacy": {"ask_timeout_s": 5}}
+    server = server_factory(TOOLS, config)
+    first = talk(server=server, who=ADA)
+    params = {"name": "both", "arguments": {}}
+    with first.stream("tools/call", params) as (_, found):
+        next(each for each in found if each.message and "elicitation" in str(each.message))
+        refused = talk(server=server, who=ADA).call("both")
+        assert refused.result["isError"] and "wait for an answer" in refused.text
+        form = {"action": "accept", "content": {"city": "Bern"}}
+        other = talk(server=server, who=EVE).call("both", answers={ASK: form})
+        assert "Bern" in other.text  # that one has room of its own
+
+
+def test_a_question_holds_up_no_equal_call(talk: Open) -> None:
+    """Of a tool whose results are kept: nobody waits for somebody else's user."""
+    conversation, other = talk(who=ADA), talk(who=ADA)
+    params = {"name": "kept", "arguments": {"ask": True}}
+    with conversation.stream("tools/call", params) as (_, found):
+        next(each for each in found if each.message and "elicitation" in str(each.message))
+        form = {"action": "accept", "content": {"city": "Bern"}}
+        assert "Bern" in other.call("kept", {"ask": True}, answers={ASK: form}).text

@@ -110,6 +110,15 @@ async def both(ctx: Context) -> list[str]:
     return [done, *(said.data.city if said.data else said.action for said in (one, two))]
 
 
+@tool(annotations={"read_only": True}, cache_ttl_s=60, asks=["elicitation"])
+async def kept(ctx: Context, ask: bool) -> str:
+    """Ask, in a tool whose results are kept."""
+    if not ask:
+        return "kept"
+    said = await ctx.elicit("trip", "Where to?", Trip)
+    return said.data.city if said.data else said.action
+
+
 @tool
 async def wait(path: str, for_s: float = 30) -> str:
     """Leave a line when it begins, and one when it ends."""
