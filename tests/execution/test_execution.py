@@ -3,6 +3,7 @@
 import asyncio
 import math
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import orjson
 import pytest
 
 from app import tool
-from app.execution.execution import BURST, MAX_PENDING, Execution, Outcome
+from app.execution.execution import BURST, INTERVAL_S, MAX_PENDING, Execution, Outcome
 from app.protocol.inbound import Call
 from app.protocol.schema import RequestMeta
 from app.registry.tool import compile_tool
@@ -64,11 +65,13 @@ async def test_nothing_is_said_to_a_client_that_did_not_ask() -> None:
 
 async def test_a_flood_of_progress_is_thinned_out_and_ends_with_the_newest() -> None:
     execution = _execution()
+    began = time.monotonic()
     for value in range(10_000):
         execution.progress(value, None, None)
+    took_s = time.monotonic() - began  # on a busy machine there is time for some more
     execution.finish(b"{}", Outcome.OK)
     said = _said(execution, "progress")
-    assert len(said) == BURST + 1
+    assert BURST + 1 <= len(said) <= BURST + 1 + took_s / INTERVAL_S
     assert said[-1] == 9_999
 
 
