@@ -244,7 +244,7 @@ class Course:
         )
         if not isinstance(claim, Claim):
             known = claim.result
-            execution.headers = claim.headers
+            execution.headers, execution.error_id = claim.headers, claim.error_id
             return self.encoder.error(UNKNOWN) if known is None else known, claim.outcome
         try:
             result, outcome = await self._answer()
@@ -252,8 +252,10 @@ class Course:
             # Aside: this task may be cancelled again, and nobody bounds its time any more.
             await self._courses.claims.aside(self._stopped(claim))
             raise
-        say = claim.ask if outcome == Outcome.INPUT_REQUIRED else claim.settle
-        await say(result, outcome, execution.headers)
+        if outcome == Outcome.INPUT_REQUIRED:
+            await claim.ask(result, outcome, execution.headers)
+        else:
+            await claim.settle(result, outcome, execution.headers, execution.error_id)
         return result, outcome
 
     async def _stopped(self, claim: Claim) -> None:

@@ -49,11 +49,13 @@ class Known(NamedTuple):
 
     Attributes:
         headers: Response headers that repeat the mirrored parameters.
+        error_id: What a generic error tells the caller, for the log.
     """
 
     result: bytes | None
     outcome: str
     headers: Headers = ()
+    error_id: str | None = None
 
 
 class _Entry(NamedTuple):
@@ -67,6 +69,7 @@ class _Entry(NamedTuple):
         token: Tells claims apart.
         owner: As whose the store counts it.
         headers: As of ``Known``, as text.
+        error_id: As of ``Known``.
     """
 
     state: str
@@ -76,6 +79,7 @@ class _Entry(NamedTuple):
     owner: str = ""
     outcome: str = ""
     headers: Sequence[tuple[str, str]] = ()
+    error_id: str | None = None
 
     def encoded(self, result: bytes = b"") -> bytes:
         return dumps(list(self)) + b"\n" + result
@@ -84,7 +88,7 @@ class _Entry(NamedTuple):
         headers = tuple(
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers
         )
-        return Known(result, self.outcome, headers)
+        return Known(result, self.outcome, headers, self.error_id)
 
 
 class Claim:
@@ -102,9 +106,12 @@ class Claim:
         self._entry = entry
         self._before = before
 
-    async def settle(self, result: bytes, outcome: str, headers: Headers = ()) -> None:
+    async def settle(
+        self, result: bytes, outcome: str, headers: Headers = (), error_id: str | None = None
+    ) -> None:
         """This is what came of it, for ever."""
-        await self._replace(self._told("done", outcome, headers), result)
+        done = self._told("done", outcome, headers)._replace(error_id=error_id)
+        await self._replace(done, result)
 
     async def ask(self, result: bytes, outcome: str, headers: Headers = ()) -> None:
         """It has ended with a question; it goes on with the state that the question came with."""

@@ -175,6 +175,15 @@ async def test_an_error_that_is_shared_has_one_id_and_no_word_of_a_cache() -> No
         assert one.word is None and other.word is None
 
 
+async def test_a_repeated_call_has_the_error_id_of_the_first() -> None:
+    async with within() as server:
+        replies = [
+            await server.call("flaky", {"how": "breaks", "failures": 9}, key="k") for _ in range(2)
+        ]
+        assert replies[0].error_id and replies[0].error_id == replies[1].error_id
+        assert replies[0].result == replies[1].result
+
+
 async def test_a_try_that_succeeds_has_no_error_id_of_the_one_before() -> None:
     async with within() as server:
         reply = await server.call("flaky", {"failures": 1, "how": "breaks"})
