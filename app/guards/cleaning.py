@@ -28,6 +28,7 @@ from operator import is_
 from typing import Any, Final
 
 from app.guards.characters import ALWAYS_GO, DOUBTFUL, KEPT, PLAIN
+from app.guards.members import distinct
 
 MAX_STRING: Final = 4096
 """Characters inside a control string. One that is longer is no title and no link: it is shown."""
@@ -125,18 +126,4 @@ def _clean_members(members: dict[str, Any], keep: Container[str]) -> dict[str, A
     names = list(map(clean_data, members, repeat(keep)))
     if all(map(is_, values, members.values())) and all(map(is_, names, members)):
         return members
-    taken = {name for name, key in zip(names, members, strict=True) if name is key}
-    out = {}
-    for name, key, value in zip(names, members, values, strict=True):
-        out[name if name is key else _free(name, taken)] = value
-    return out
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """The name, or the first one with a number that no member has; it is taken then."""
-    free, number = name, 1
-    while free in taken:
-        number += 1
-        free = f"{name} ({number})"
-    taken.add(free)
-    return free
+    return dict(zip(distinct(members, names, "{} ({})"), values, strict=True))

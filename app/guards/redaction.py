@@ -7,6 +7,7 @@ from typing import Any, Final, get_args
 
 from app.guards.cards import find_cards
 from app.guards.emails import find_emails
+from app.guards.members import distinct
 from app.guards.national_ids import LOCALES, find_national_ids
 from app.guards.phones import find_phones
 from app.guards.secret_shapes import find_secrets, is_secret_value, names_secret
@@ -109,7 +110,7 @@ class Redactor:
         values = [self._member(key, each) for key, each in value.items()]
         if all(map(_is, value, keys)) and all(map(_is, value.values(), values)):
             return value
-        return dict(_distinct(keys, values))
+        return dict(zip(distinct(value, keys, "{} {}"), values, strict=True))
 
     def _member(self, key: str, value: Any) -> Any:
         named = names_secret(key) if "secret" in self._finders else None
@@ -129,11 +130,3 @@ def _is(one: object, other: object) -> bool:
 
 def _same_or_new(value: Sequence[Any], items: list[Any]) -> Any:
     return value if all(map(_is, value, items)) else items
-
-
-def _distinct(keys: Iterable[str], values: Iterable[Any]) -> Iterable[tuple[str, Any]]:
-    """Members whose keys have become alike are all kept, with a number behind the later ones."""
-    used: dict[str, int] = {}
-    for key, value in zip(keys, values, strict=True):
-        used[key] = count = used.get(key, 0) + 1
-        yield (key if count == 1 else f"{key} {count}"), value

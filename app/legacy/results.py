@@ -42,7 +42,7 @@ class Quick:
 
 
 _ONE_TEXT: Final = re.compile(
-    rb'\{"resultType":"complete","content":\[\{"type":"text","text":"(?:[^"\\]|\\.)*+"\}\],'
+    rb'\{"resultType":"complete","content":\[\{"type":"text","text":"[^"\\]*+(?:\\.[^"\\]*+)*+"\}\],'
 )
 _START: Final = len(b'{"resultType":"complete",')
 _OBJECT: Final = b'"structuredContent":{'

@@ -244,6 +244,17 @@ def test_no_member_is_lost(data: Any, cleaned: Any) -> None:
         assert list(clean_data(data)) == list(cleaned)  # the order is the sender's
 
 
+def test_many_keys_that_become_alike_take_no_longer_than_as_many_others() -> None:
+    def keys(count: int) -> dict[str, int]:
+        return {"k" + f"{i:b}".translate(_HIDDEN): i for i in range(count)}
+
+    assert len(clean_data(keys(999))) == 999
+    assert grows_linearly(lambda count: clean_data(keys(count)), 2000)
+
+
+_HIDDEN = {ord("0"): "\u200b", ord("1"): "\u200c"}
+
+
 def test_data_may_be_as_deep_as_encoders_take() -> None:
     data: Any = "a\u200b"
     for _ in range(254):

@@ -179,6 +179,8 @@ def test_data_keeps_its_form() -> None:
 def test_keys_that_become_alike_keep_their_values() -> None:
     data = {"a@example.com": 1, "b@example.com": 2, "c": 3}
     assert EVERYTHING.data(data) == {"[email]": 1, "[email] 2": 2, "c": 3}
+    data = {"a@example.com": 1, "b@example.com": 2, "[email] 2": 3}
+    assert EVERYTHING.data(data) == {"[email]": 1, "[email] 3": 2, "[email] 2": 3}
 
 
 # Properties.
