@@ -200,7 +200,10 @@ class LegacyMethods:
         params = message.params or {}
         if not _MODERN_PARAMS.isdisjoint(params):
             params = {key: value for key, value in params.items() if key not in _MODERN_PARAMS}
-        meta = _meta(params, revision, session, can_ask=can_ask)
+        level = None
+        if session is not None and message.method == "tools/call":
+            level = await self.sessions.level(session)
+        meta = _meta(params, revision, session, level, can_ask=can_ask)
         coming = self._router.dispatch(Call(message.id, message.method, params, meta), sender)
         # A coroutine only where something must be waited for.
         is_there = type(coming) is Execution or isinstance(coming, Answer)
@@ -239,6 +242,7 @@ def _meta(
     params: Mapping[str, Any],
     revision: Revision,
     session: Session | None,
+    level: str | None,
     *,
     can_ask: bool,
 ) -> RequestMeta:
@@ -256,7 +260,7 @@ def _meta(
         revision.version,
         session.capabilities if session is not None and can_ask else {},
         session.client if session is not None else None,
-        session.level if session is not None else None,
+        level,
         token,
         trace,
         raw,

@@ -92,9 +92,6 @@ class OlderRevisions:
 
     async def _answer(self, message: Message, sender: Sender, *, can_ask: bool) -> bytes | Running:
         session = self._session
-        if session is not None and message.method != "initialize":
-            # The level of log messages may have changed since it was opened.
-            session = await self._methods.sessions.refreshed(session)
         revision = ASSUMED if session is None else session.revision
         return await self._methods.answer(message, revision, session, sender, can_ask=can_ask)
 
