@@ -93,6 +93,7 @@ class State:
         self.kept: Store = MemoryStore()
         self.outcomes: Store = MemoryStore()
         self.sessions: Store = MemoryStore()
+        self.ended: Store = MemoryStore()
         self.bus: Bus = LocalBus()
 
 
@@ -288,7 +289,7 @@ class Service:
         settings = self.settings
         return LegacyMethods(
             self.router,
-            Sessions(keys, state.sessions, ttl_s=settings.legacy.session_ttl_s),
+            Sessions(keys, state.sessions, ended=state.ended, ttl_s=settings.legacy.session_ttl_s),
             Dialogues(self._bus, self.executor, desk, timeout_s=settings.legacy.ask_timeout_s),
             self._bus,
             find_tool=self._find_tool,

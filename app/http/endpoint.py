@@ -65,7 +65,7 @@ class Endpoint:
         self.authenticator = authenticator
         self._legacy = legacy
         self._execution_settings = settings.execution
-        self._gate = Gate(settings.server)
+        self._gate = Gate(settings.server, sessions=legacy is not None)
         self._addresses = Addresses(settings.server.trusted_proxies)
         self._router = router
         self._hub = hub
@@ -153,11 +153,17 @@ class Endpoint:
 
     async def _of_session(self, exchange: Exchange) -> None:
         exchange.record.principal = exchange.principal
-        assert self._legacy is not None
-        if exchange.scope["method"] == "GET":
-            await self._legacy.listen(exchange)
-        else:
-            await self._legacy.end(exchange)
+        legacy = self._legacy
+        assert legacy is not None
+        try:
+            if exchange.scope["method"] == "GET":
+                await legacy.listen(exchange)
+            else:
+                await legacy.end(exchange)
+        except ProtocolError as error:
+            if exchange.response.is_streaming:
+                raise
+            await legacy.refuse(error, None, exchange)
 
     # Who calls. Nothing may wait between the answer to this and the rules: what neither the old
     # settings nor the new ones allow must not pass while they are exchanged.
@@ -211,14 +217,13 @@ class Endpoint:
                 return refusal
             case Notification(name, params):
                 record.method = name
-                if self._legacy is not None and self._legacy.is_of_session(exchange.headers):
+                if self._legacy is not None and self._legacy.may_hear(exchange.headers):
                     return self._legacy.notification(name, params, exchange)
                 return exchange.response.empty(202)
             case Legacy(message, version):
-                record.id, record.method = message.id, message.method
+                record.of_legacy(message)
                 if self._legacy is None:
                     raise _not_served(version)
-                record.of_legacy(message)
                 return self._legacy.request(message, version, exchange)
 
     def _reject(

@@ -20,6 +20,9 @@ from app.protocol.headers import PARAM_PREFIX, HeaderMap, is_token
 from app.settings import ServerSettings, is_loopback_host, normal_origin
 
 ALLOW: Final = "POST, OPTIONS"
+ALLOW_SESSIONS: Final = "GET, POST, DELETE, OPTIONS"
+"""Where sessions of earlier revisions are served."""
+
 _ALLOWED_HEADERS: Final = frozenset(
     {
         b"accept",
@@ -69,9 +72,11 @@ class Gate:
 
     Args:
         settings: Host names, origins and bounds.
+        sessions: Whether sessions of earlier revisions are served, with their methods.
     """
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, *, sessions: bool = False) -> None:
+        self._allow = ALLOW_SESSIONS if sessions else ALLOW
         public = urlsplit(settings.public_url) if settings.public_url else None
         hosts = [*settings.allowed_hosts, settings.host]
         origins = [*settings.allowed_origins]
@@ -169,7 +174,7 @@ class Gate:
             MethodNotAllowed: It is not a preflight.
         """
         if b"origin" not in headers or b"access-control-request-method" not in headers:
-            raise MethodNotAllowed(f"This endpoint takes {ALLOW}.", allow=ALLOW)
+            raise MethodNotAllowed(f"This endpoint takes {self._allow}.", allow=self._allow)
         wanted = headers.get(b"access-control-request-headers", b"").lower().split(b",")
         names = [name.strip() for name in wanted[:_MAX_REQUESTED_HEADERS]]
         allowed = [
@@ -179,7 +184,10 @@ class Gate:
             or (name.startswith(PARAM_PREFIX) and is_token(name[len(PARAM_PREFIX) :]))
         ]
         return (
-            (b"access-control-allow-methods", b"GET, POST, DELETE"),
+            (
+                b"access-control-allow-methods",
+                self._allow.removesuffix(", OPTIONS").encode("ascii"),
+            ),
             (b"access-control-allow-headers", b", ".join(allowed)),
             (b"access-control-max-age", b"600"),
         )
@@ -194,7 +202,7 @@ class Gate:
             raise MethodNotAllowed(
                 f"The MCP endpoint takes POST, not {method[:16]}; send one JSON-RPC message per "
                 "request.",
-                allow=ALLOW,
+                allow=self._allow,
             )
 
     def check_media(self, headers: HeaderMap) -> Accepts:

@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
+import structlog
+
+from app.http.calls import mirror
 from app.http.disconnect import SLOW_READER_S, Watch
-from app.http.exchange import Exchange
-from app.http.gate import negotiate
+from app.http.exchange import Disconnected, Exchange
+from app.http.gate import ALLOW_SESSIONS, negotiate
 from app.http.legacy_calls import LegacyCalls
 from app.http.listening import credential_of
 from app.http.responses import KEEP_ALIVE, event
@@ -16,6 +19,7 @@ from app.legacy.revisions import ASSUMED, REVISIONS, Revision
 from app.methods.answers import Sender
 from app.methods.subscriptions import Hub, Stream
 from app.protocol.errors import (
+    InternalError,
     InvalidRequest,
     MethodNotAllowed,
     NotAcceptable,
@@ -23,15 +27,24 @@ from app.protocol.errors import (
     ProtocolError,
 )
 from app.protocol.headers import HeaderMap
-from app.protocol.jsonrpc import BadEnvelope, Message, dumps, loads, message_of, result_response
-from app.protocol.schema import PROTOCOL_VERSION_KEY, RequestId
+from app.protocol.inbound import unsupported_in_session
+from app.protocol.jsonrpc import Message, loads, result_response
+from app.protocol.schema import MODERN_PROTOCOL_VERSIONS, RequestId
+from app.sessions.batches import Batch, is_response, read_batch
 from app.sessions.methods import LegacyMethods, Running
 from app.sessions.replays import Replays, place_of
 from app.sessions.tokens import Session
 
 SESSION_HEADER: Final = b"mcp-session-id"
-MAX_BATCH: Final = 100
-ALLOW: Final = "GET, POST, DELETE, OPTIONS"
+_ONCE: Final = {
+    SESSION_HEADER: "Mcp-Session-Id",
+    b"mcp-protocol-version": "MCP-Protocol-Version",
+    b"last-event-id": "Last-Event-ID",
+}
+"""Headers of which a proxy might read one copy and this server another."""
+
+_NONE_OR_MODERN: Final = ("", *MODERN_PROTOCOL_VERSIONS)
+log = structlog.get_logger()
 
 
 class LegacyEndpoint:
@@ -55,47 +68,69 @@ class LegacyEndpoint:
         return SESSION_HEADER in headers
 
     @staticmethod
+    def may_hear(headers: HeaderMap) -> bool:
+        """Whether a notification may be one of these revisions."""
+        return SESSION_HEADER in headers or _version(headers) not in _NONE_OR_MODERN
+
+    @staticmethod
     def may_take(body: bytes, headers: HeaderMap) -> bool:
         """Whether a body that is no modern message may be something of these revisions."""
-        version = headers.get(b"mcp-protocol-version", b"").decode("latin-1").strip()
-        if version and version not in REVISIONS:
-            return False
         start = body.lstrip()[:1]
-        return start == b"[" or (start == b"{" and SESSION_HEADER in headers)
+        if SESSION_HEADER in headers:
+            return start in (b"[", b"{")
+        return start == b"[" and _version(headers) not in MODERN_PROTOCOL_VERSIONS
 
     # POST
 
     async def request(self, message: Message, version: str | None, exchange: Exchange) -> None:
         """Answer a request."""
         try:
-            session = await self._session(exchange)
-            if message.method == "initialize":
-                opened = self._methods.open(message, exchange.principal)
-                token = (b"mcp-session-id", opened.token.encode())
-                exchange.response.add_headers([token])
-                await self._send(result_response(_id(message), opened.result), exchange)
-                return
-            answer = await self._methods.answer(
-                message,
-                _revision(session, version),
-                session,
-                _sender(exchange),
-                can_ask=session is not None and exchange.accepts.stream,
-            )
-            if isinstance(answer, Running):
-                await self._calls.carry(answer, _id(message), session, exchange)
-            else:
-                await self._send(result_response(_id(message), answer), exchange)
+            await self._request(message, version, exchange)
         except ProtocolError as error:
             if exchange.response.is_streaming:
                 raise
             await self.refuse(error, message.id, exchange)
+        except Disconnected:
+            raise
+        except Exception:
+            # Our bug, never the client's, whose session goes on.
+            if exchange.response.status:
+                raise
+            log.exception("request_failed", method=message.method)
+            await self.refuse(InternalError("Internal error."), message.id, exchange)
+
+    async def _request(self, message: Message, version: str | None, exchange: Exchange) -> None:
+        session = await self._session(exchange)
+        if message.method == "initialize":
+            opened = self._methods.open(message, exchange.principal)
+            exchange.record.of_client(opened.client)
+            exchange.response.add_headers([(SESSION_HEADER, opened.token.encode())])
+            await self._send(result_response(_id(message), opened.result), exchange)
+            return
+        answer = await self._methods.answer(
+            message,
+            _revision(session, version),
+            session,
+            _sender(exchange),
+            can_ask=session is not None and exchange.accepts.stream,
+        )
+        if isinstance(answer, Running):
+            await self._calls.carry(answer, _id(message), session, exchange)
+            return
+        exchange.record.outcome = answer.outcome
+        if answer.headers:
+            mirror(answer.headers, exchange)
+        await self._send(result_response(_id(message), answer.result), exchange)
 
     async def notification(
         self, method: str, params: Mapping[str, Any] | None, exchange: Exchange
     ) -> None:
-        """Take notice of what a client tells in its session."""
-        session = await self._session(exchange)
+        """Take notice of what a client tells."""
+        try:
+            session = await self._session(exchange)
+        except ProtocolError as error:
+            await self.refuse(error, None, exchange)
+            return
         if session is not None and method == "notifications/cancelled":
             await self._methods.cancel(session, params)
         await exchange.response.empty(202)
@@ -105,20 +140,23 @@ class LegacyEndpoint:
 
         Args:
             error: What is wrong with it on the modern wire.
-
-        Raises:
-            ProtocolError: It is wrong here as well.
         """
+        try:
+            await self._other(body, error, exchange)
+        except ProtocolError as refusal:
+            await self.refuse(refusal, None, exchange)
+
+    async def _other(self, body: bytes, error: ProtocolError, exchange: Exchange) -> None:
+        session = await self._session(exchange)
         try:
             value = loads(body)
         except ParseError:
             raise error from None
-        headers = exchange.headers
-        version = headers.get(b"mcp-protocol-version", b"").decode("latin-1").strip() or None
-        session = await self._session(exchange)
         if isinstance(value, list):
-            await self._batch(value, _revision(session, version), session, exchange)
-        elif session is not None and _is_response(value):
+            revision = _revision(session, _version(exchange.headers) or None)
+            batch = read_batch(value, revision, in_session=session is not None)
+            await self._batch(batch, revision, session, exchange)
+        elif session is not None and is_response(value):
             await self._methods.dialogues.answered(session, value)
             await exchange.response.empty(202)
         else:
@@ -129,45 +167,24 @@ class LegacyEndpoint:
         exchange.record.refused(error)
         legacy = told(error)
         exchange.response.add_headers(legacy.headers)
-        await exchange.response.json(_error(legacy.error, id), legacy.http_status)
+        await exchange.response.json(legacy.response(id), legacy.http_status)
 
     async def _batch(
-        self, values: list[Any], revision: Revision, session: Session | None, exchange: Exchange
+        self, batch: Batch, revision: Revision, session: Session | None, exchange: Exchange
     ) -> None:
-        if not revision.batches:
-            raise InvalidRequest(
-                f"Revision {revision.version} has no batches; send one message per POST."
-            )
-        if not 0 < len(values) <= MAX_BATCH:
-            raise InvalidRequest(f"A batch has 1 to {MAX_BATCH} messages; this has {len(values)}.")
-        messages = []
-        for value in values:
-            if session is not None and _is_response(value):
-                await self._methods.dialogues.answered(session, value)
-                continue
-            try:
-                message = message_of(value)
-            except BadEnvelope as bad:
-                raise bad.error from None
-            meta = (message.params or {}).get("_meta")
-            if message.method == "initialize":
-                raise InvalidRequest("initialize must not be part of a batch.")
-            if isinstance(meta, dict) and PROTOCOL_VERSION_KEY in meta:
-                raise InvalidRequest("Requests of 2026-07-28 come one per POST.")
-            messages.append(message)
         exchange.record.method = "batch"
-        requests = [message for message in messages if message.id is not None]
-        for message in messages:
-            if message.id is None and message.method == "notifications/cancelled" and session:
+        for response in batch.responses:
+            assert session is not None
+            await self._methods.dialogues.answered(session, response)
+        for message in batch.notifications:
+            if message.method == "notifications/cancelled" and session is not None:
                 await self._methods.cancel(session, message.params)
-        if not requests:
-            await exchange.response.empty(202)
-            return
         sender = _sender(exchange)
-        answers = await asyncio.gather(
-            *(self._of_batch(message, revision, session, sender) for message in requests)
-        )
-        if exchange.accepts.json:
+        coming = (self._of_batch(each, revision, session, sender) for each in batch.requests)
+        answers = [answer for answer in await asyncio.gather(*coming) if answer is not None]
+        if not answers:
+            await exchange.response.empty(202)
+        elif exchange.accepts.json:
             await exchange.response.json(b"[%b]" % b",".join(answers))
         else:
             frames = [event(answer) for answer in answers]
@@ -176,24 +193,36 @@ class LegacyEndpoint:
 
     async def _of_batch(
         self, message: Message, revision: Revision, session: Session | None, sender: Sender
-    ) -> bytes:
-        """The response to one request of a batch: whole, and without a stream to ask on."""
+    ) -> bytes | None:
+        """The response to one request of a batch: whole, and without a stream to ask on.
+
+        None: the client has cancelled it meanwhile.
+        """
         id = _id(message)
         try:
             answer = await self._methods.answer(message, revision, session, sender, can_ask=False)
-            if isinstance(answer, Running):
-                try:
-                    while not answer.execution.is_over:
-                        answer.execution.take_notifications()
-                        await answer.execution.wait()
-                finally:
-                    self._methods.finished(session, id)
-                if answer.execution.result is None:
-                    raise InvalidRequest("The request was cancelled.")
-                answer = answer.result()
+            if not isinstance(answer, Running):
+                return result_response(id, answer.result)
+            return await self._end_of_batch(answer, id)
         except ProtocolError as error:
-            return _error(told(error).error, id)
-        return result_response(id, answer)
+            return told(error).response(id)
+        except Exception:
+            # Our bug; the others of the batch go on.
+            log.exception("request_failed", method=message.method)
+            return told(InternalError("Internal error.")).response(id)
+
+    async def _end_of_batch(self, running: Running, id: RequestId) -> bytes | None:
+        execution = running.execution
+        try:
+            while not execution.is_over:
+                execution.take_notifications()
+                await execution.wait()
+        except asyncio.CancelledError:
+            execution.cancel()
+            raise
+        finally:
+            self._methods.finished(running.session, id)
+        return None if execution.cancelled else result_response(id, running.result())
 
     async def _send(self, message: bytes, exchange: Exchange) -> None:
         if not exchange.accepts.json:
@@ -212,7 +241,7 @@ class LegacyEndpoint:
         exchange.record.method = "session/end"
         session = await self._session(exchange)
         assert session is not None
-        await self._methods.sessions.end(session)
+        await self._methods.end(session)
         await exchange.response.empty(204)
 
     async def listen(self, exchange: Exchange) -> None:
@@ -273,12 +302,19 @@ class LegacyEndpoint:
         Raises:
             ProtocolError: There is no such session (any more) of this caller.
         """
-        token = exchange.headers.get(SESSION_HEADER)
+        headers = exchange.headers
+        for name, display in _ONCE.items():
+            if name in headers.repeated:
+                raise InvalidRequest(f"The header {display} was sent more than once.")
+        version = _version(headers)
+        if version and version not in REVISIONS:
+            raise unsupported_in_session(version)
+        token = headers.get(SESSION_HEADER)
         if token is None:
             return None
-        if SESSION_HEADER in exchange.headers.repeated:
-            raise InvalidRequest("The header Mcp-Session-Id was sent more than once.")
-        return await self._methods.sessions.find(token.decode("latin-1"), exchange.principal)
+        session = await self._methods.sessions.find(token.decode("latin-1"), exchange.principal)
+        exchange.record.of_client(session.client)
+        return session
 
 
 def no_session(method: str) -> MethodNotAllowed:
@@ -286,7 +322,7 @@ def no_session(method: str) -> MethodNotAllowed:
     return MethodNotAllowed(
         f"The MCP endpoint takes POST; {method[:16]} is for sessions that initialize has opened, "
         "with the header Mcp-Session-Id.",
-        allow=ALLOW,
+        allow=ALLOW_SESSIONS,
     )
 
 
@@ -327,17 +363,5 @@ def _id(message: Message) -> RequestId:
     return message.id
 
 
-def _is_response(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and value.get("jsonrpc") == "2.0"
-        and "method" not in value
-        and ("result" in value or "error" in value)
-    )
-
-
-def _error(error: Mapping[str, Any], id: RequestId | None) -> bytes:
-    message: dict[str, Any] = {"jsonrpc": "2.0", "error": dict(error)}
-    if id is not None:
-        message["id"] = id
-    return dumps(message)
+def _version(headers: HeaderMap) -> str:
+    return headers.get(b"mcp-protocol-version", b"").decode("latin-1").strip(" \t")

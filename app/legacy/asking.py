@@ -5,10 +5,10 @@ JSON-RPC requests, and what the client responds becomes the answer that a retry 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from app.legacy.blocks import block, blocks
-from app.legacy.encoding import decode, own_meta
+from app.legacy.encoding import own_meta
 from app.legacy.listing import tool
 from app.legacy.revisions import Revision
 from app.legacy.schemas import WRAPPED
@@ -29,26 +29,6 @@ class Unaskable(Exception):
 
 class Refused(Exception):
     """The client answered with an error, to a question that knows no "no". The text says which."""
-
-
-class Asked(NamedTuple):
-    """What an ``InputRequiredResult`` holds.
-
-    Attributes:
-        requests: ``InputRequest`` objects by key.
-        state: ``requestState``, for the retry that brings the answers.
-    """
-
-    requests: dict[str, dict[str, Any]]
-    state: str | None
-
-
-def asked(result: bytes) -> Asked | None:
-    """The questions of a result that asks; None for one that is complete."""
-    given = decode(result)
-    if given["resultType"] != "input_required":
-        return None
-    return Asked(given.get("inputRequests", {}), given.get("requestState"))
 
 
 # -- what is asked ---------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from app.protocol.errors import (
     Unavailable,
     UnsupportedProtocolVersion,
 )
+from app.protocol.jsonrpc import dumps
+from app.protocol.schema import RequestId
 
 _CODES: Final[Mapping[type[ProtocolError], int]] = {
     # What was sent in the wrong form.
@@ -55,9 +57,10 @@ class LegacyError(NamedTuple):
     http_status: int
     headers: Sequence[tuple[bytes, bytes]]
 
-    @property
-    def is_in_band(self) -> bool:
-        return self.http_status == 200
+    def response(self, id: RequestId | None) -> bytes:
+        """The JSON-RPC error response; without an id where none could be read."""
+        member = {} if id is None else {"id": id}
+        return dumps({"jsonrpc": "2.0", "error": self.error, **member})
 
 
 def told(error: ProtocolError) -> LegacyError:

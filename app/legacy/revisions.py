@@ -22,7 +22,6 @@ class Revision:
         resource_links: There are blocks that point to a resource.
         block_meta: Tools, blocks and contents have ``_meta``; results have it everywhere.
         last_modified: Annotations of blocks have ``lastModified``.
-        version_header: After ``initialize`` requests carry ``MCP-Protocol-Version``.
         elicitation: Clients can be asked with a form.
         url_elicitation: Clients can be asked to open a URL.
         form_vocabulary: Forms have titled choices as ``oneOf``, choices of several, and defaults
@@ -45,7 +44,6 @@ class Revision:
     resource_links: bool
     block_meta: bool
     last_modified: bool
-    version_header: bool
     elicitation: bool
     url_elicitation: bool
     form_vocabulary: bool
@@ -67,7 +65,6 @@ _2024_11_05: Final = Revision(
     resource_links=False,
     block_meta=False,
     last_modified=False,
-    version_header=False,
     elicitation=False,
     url_elicitation=False,
     form_vocabulary=False,
@@ -93,7 +90,6 @@ _2025_06_18: Final = replace(
     structured=True,
     elicitation=True,
     resource_links=True,
-    version_header=True,
     block_meta=True,
     titles=True,
     last_modified=True,

@@ -6,9 +6,9 @@ from typing import Final
 from app.observability.logs import EventLog, printable
 from app.principal import ANONYMOUS
 from app.protocol.errors import ProtocolError
-from app.protocol.inbound import Call
+from app.protocol.inbound import Call, trace_parent
 from app.protocol.jsonrpc import Message
-from app.protocol.schema import RequestId
+from app.protocol.schema import Implementation, RequestId
 
 _OUTCOMES: Final = {401: "denied", 403: "denied", 429: "limited", 503: "limited"}
 
@@ -68,8 +68,16 @@ class RequestRecord:
 
     def of_legacy(self, message: Message) -> None:
         """The request is of a revision before 2026-07-28."""
+        self.id, self.method = message.id, message.method
+        meta = (message.params or {}).get("_meta")
+        trace = trace_parent(meta) if isinstance(meta, dict) else None
+        self._trace = None if trace is None else trace[3:35]
         name = (message.params or {}).get("name") if message.method == "tools/call" else None
         self._tool = printable(name, 128) if isinstance(name, str) else None
+
+    def of_client(self, client: Implementation) -> None:
+        """The client has said who it is when it opened its session."""
+        self._client = printable(client.name)
 
     def refused(self, error: ProtocolError) -> None:
         """The request was refused."""

@@ -196,6 +196,15 @@ def unsupported(requested: str) -> UnsupportedProtocolVersion:
     )
 
 
+def unsupported_in_session(requested: str) -> UnsupportedProtocolVersion:
+    """The same for a message of the ``initialize`` era."""
+    return UnsupportedProtocolVersion(
+        f"Unsupported protocol version. Served in this way: {', '.join(LEGACY_PROTOCOL_VERSIONS)}.",
+        requested=requested[:64],
+        supported=LEGACY_PROTOCOL_VERSIONS,
+    )
+
+
 def _unsupported_by_all(error: UnsupportedProtocolVersion) -> UnsupportedProtocolVersion:
     """The same where older revisions are served too."""
     requested = str(error.data["requested"])
@@ -230,13 +239,10 @@ def parse_meta(meta: Mapping[str, Any]) -> RequestMeta:
     info = meta.get(CLIENT_INFO_KEY, _ABSENT)
     level = meta.get(LOG_LEVEL_KEY, _ABSENT)
     token = meta.get("progressToken", _ABSENT)
-    trace = meta.get("traceparent", _ABSENT)
     if level is not _ABSENT and level not in LOG_LEVELS:
         raise InvalidParams(f'_meta["{LOG_LEVEL_KEY}"] must be one of {", ".join(LOG_LEVELS)}.')
     if token is not _ABSENT and type(token) not in (str, int):
         raise InvalidParams("_meta.progressToken must be a string or an integer.")
-    if trace is not _ABSENT and not (isinstance(trace, str) and _TRACE_PARENT.match(trace)):
-        trace = None  # a malformed trace context is ignored, never refused (W3C Trace Context)
     return _new(
         RequestMeta,
         (
@@ -245,10 +251,16 @@ def parse_meta(meta: Mapping[str, Any]) -> RequestMeta:
             None if info is _ABSENT else _implementation(info),
             None if level is _ABSENT else level,
             None if token is _ABSENT else token,
-            None if trace is _ABSENT else trace,
+            trace_parent(meta) if "traceparent" in meta else None,
             meta,
         ),
     )
+
+
+def trace_parent(meta: Mapping[str, Any]) -> str | None:
+    """The ``traceparent`` of a request; a malformed one is ignored (W3C Trace Context)."""
+    trace = meta.get("traceparent")
+    return trace if isinstance(trace, str) and _TRACE_PARENT.match(trace) else None
 
 
 def _implementation(value: Any) -> Implementation:

@@ -3,7 +3,6 @@
 The handlers are those of the modern protocol; no other part of the server knows of this one.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
@@ -20,19 +19,19 @@ from app.methods.answers import Answer, Reply, Sender
 from app.methods.router import Router
 from app.principal import Principal
 from app.protocol.errors import InvalidParams, InvalidRequest, MethodNotFound
-from app.protocol.inbound import Call
+from app.protocol.inbound import Call, trace_parent
 from app.protocol.jsonrpc import Message, dumps, loads
-from app.protocol.schema import LOG_LEVELS, RequestId, RequestMeta
+from app.protocol.schema import LOG_LEVELS, Implementation, RequestId, RequestMeta
 from app.registry.tool import Tool
 from app.sessions.dialogue import Dialogues, LiveAsking
 from app.sessions.tokens import Session, Sessions
 from app.state.interface import Bus, StoreUnavailable
 
 CANCEL_TOPIC: Final = "legacy-cancel"
+END_TOPIC: Final = "legacy-end"
 KEPT_PAGES: Final = 64
 """Translated pages of lists that are kept, those used last."""
 
-_TRACE_PARENT: Final = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 _EMPTY: Final = b"{}"
 
 FindTool = Callable[[Principal, str], Tool | None]
@@ -43,11 +42,13 @@ class Running(NamedTuple):
     """A tool's call that is under way.
 
     Attributes:
+        session: In which it began; None: in none.
         wraps: As ``app.legacy.schemas.wraps`` says of its tool.
         quick: Translates the results that most calls have.
     """
 
     execution: Execution
+    session: Session | None
     revision: Revision
     wraps: bool
     quick: Quick
@@ -70,10 +71,12 @@ class Opened(NamedTuple):
 
     Attributes:
         token: Of the session.
+        client: For display alone.
     """
 
     result: bytes
     token: str
+    client: Implementation
 
 
 class LegacyMethods:
@@ -106,13 +109,18 @@ class LegacyMethods:
         self._instructions = instructions
         self._tools_change = tools_change
         self._running: dict[tuple[str, RequestId], Execution] = {}
-        self._unsubscribe = bus.subscribe(CANCEL_TOPIC, self._hear_cancel)
+        self._enders: dict[str, list[Callable[[], None]]] = {}
+        self._unsubscribe = (
+            bus.subscribe(CANCEL_TOPIC, self._hear_cancel),
+            bus.subscribe(END_TOPIC, self._hear_end),
+        )
         self._listed = lru_cache(KEPT_PAGES)(listed)
         self._quick = Quick(server_info)
 
     def close(self) -> None:
         """Hear no more."""
-        self._unsubscribe()
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
         self.dialogues.close()
 
     def open(self, message: Message, principal: Principal) -> Opened:
@@ -129,7 +137,7 @@ class LegacyMethods:
             logging=True,
             instructions=self._instructions,
         )
-        return Opened(result, self.sessions.begin(opening, principal))
+        return Opened(result, self.sessions.begin(opening, principal), opening.client)
 
     async def answer(
         self,
@@ -139,7 +147,7 @@ class LegacyMethods:
         sender: Sender,
         *,
         can_ask: bool,
-    ) -> bytes | Running:
+    ) -> Reply | Running:
         """Answer a request.
 
         Args:
@@ -151,7 +159,7 @@ class LegacyMethods:
         """
         match message.method:
             case "ping":
-                return _EMPTY
+                return Reply(_EMPTY)
             case "logging/setLevel":
                 return await self._set_level(message, session)
             case "tools/list" | "tools/call":
@@ -159,9 +167,11 @@ class LegacyMethods:
         raise MethodNotFound("This server does not have the requested method.")
 
     def finished(self, session: Session | None, id: RequestId) -> None:
-        """A call has ended, or nobody will cancel it any more."""
+        """A call has ended. Another one that has its id by now stays."""
         if session is not None:
-            self._running.pop((session.id, id), None)
+            execution = self._running.get((session.id, id))
+            if execution is not None and execution.is_over:
+                del self._running[session.id, id]
 
     async def cancel(self, session: Session, params: Mapping[str, Any] | None) -> None:
         """``notifications/cancelled``: of a request of the same session alone."""
@@ -172,20 +182,50 @@ class LegacyMethods:
             except StoreUnavailable:  # a notification has no answer; this much can be done
                 self._hear_cancel(dumps([session.id, id]))
 
+    async def end(self, session: Session) -> None:
+        """The client has ended its session: whatever is open in it is told, on each replica.
+
+        Raises:
+            Unavailable: It could not be written down, and so goes on.
+        """
+        await self.sessions.end(session)
+        message = session.id.encode()
+        try:
+            await self._bus.publish(END_TOPIC, message)
+        except StoreUnavailable:  # it has ended all the same; who cannot be told finds out later
+            self._hear_end(message)
+
+    def on_end(self, session_id: str, tell: Callable[[], None]) -> Callable[[], None]:
+        """Call ``tell`` when a session is ended. Returns what ends that."""
+        tellers = self._enders.setdefault(session_id, [])
+        tellers.append(tell)
+
+        def forget() -> None:
+            if tell in tellers:
+                tellers.remove(tell)
+            if not tellers and self._enders.get(session_id) is tellers:
+                del self._enders[session_id]
+
+        return forget
+
+    def _hear_end(self, message: bytes) -> None:
+        for tell in tuple(self._enders.get(message.decode(), ())):
+            tell()
+
     def _hear_cancel(self, message: bytes) -> None:
         session_id, id = loads(message)
         execution = self._running.get((session_id, id))
         if execution is not None:
             execution.cancel()
 
-    async def _set_level(self, message: Message, session: Session | None) -> bytes:
+    async def _set_level(self, message: Message, session: Session | None) -> Reply:
         level = (message.params or {}).get("level")
         if level not in LOG_LEVELS:
             raise InvalidParams(f"params.level must be one of {', '.join(LOG_LEVELS)}.")
         if session is None:
             raise InvalidRequest("logging/setLevel needs a session: open one with initialize.")
         await self.sessions.set_level(session, level)
-        return _EMPTY
+        return Reply(_EMPTY)
 
     async def _tools(
         self,
@@ -195,12 +235,15 @@ class LegacyMethods:
         sender: Sender,
         *,
         can_ask: bool,
-    ) -> bytes | Running:
+    ) -> Reply | Running:
         assert message.id is not None
         params = message.params or {}
         if not _MODERN_PARAMS.isdisjoint(params):
             params = {key: value for key, value in params.items() if key not in _MODERN_PARAMS}
-        meta = _meta(params, revision, session, can_ask=can_ask)
+        level = None
+        if session is not None and message.method == "tools/call":
+            level = await self.sessions.level(session)
+        meta = _meta(params, revision, session, level, can_ask=can_ask)
         coming = self._router.dispatch(Call(message.id, message.method, params, meta), sender)
         # A coroutine only where something must be waited for.
         is_there = type(coming) is Execution or isinstance(coming, Answer)
@@ -213,13 +256,14 @@ class LegacyMethods:
                     answer.begin_asking = partial(
                         LiveAsking, self.dialogues, session, sender.principal
                     )
-            return Running(answer, revision, wraps(answer.tool.output.schema), self._quick)
+            return Running(answer, session, revision, wraps(answer.tool.output.schema), self._quick)
         assert isinstance(answer, Reply)
         if message.method == "tools/list":
-            return self._listed(answer.result, revision)
+            return answer._replace(result=self._listed(answer.result, revision))
         tool = self._find_tool(sender.principal, params["name"])
         schema = tool.output.schema if tool is not None else None
-        return _called(answer.result, revision, wraps=wraps(schema), quick=self._quick)
+        result = _called(answer.result, revision, wraps=wraps(schema), quick=self._quick)
+        return answer._replace(result=result)
 
 
 _MODERN_PARAMS: Final = frozenset({"requestState", "inputResponses"})
@@ -239,6 +283,7 @@ def _meta(
     params: Mapping[str, Any],
     revision: Revision,
     session: Session | None,
+    level: str | None,
     *,
     can_ask: bool,
 ) -> RequestMeta:
@@ -249,15 +294,12 @@ def _meta(
     token = raw.get("progressToken")
     if token is not None and type(token) not in (str, int):
         raise InvalidParams("_meta.progressToken must be a string or an integer.")
-    trace = raw.get("traceparent")
-    if not (isinstance(trace, str) and _TRACE_PARENT.match(trace)):
-        trace = None  # ignored, never refused (W3C Trace Context)
     return RequestMeta(
         revision.version,
         session.capabilities if session is not None and can_ask else {},
         session.client if session is not None else None,
-        session.level if session is not None else None,
+        level,
         token,
-        trace,
+        trace_parent(raw),
         raw,
     )

@@ -1,7 +1,8 @@
 """Sessions of the ``initialize`` era: what was settled, carried by the client as a sealed token.
 
-Any replica reads it. What cannot be in the token, because it changes, is in the store: that a
-session has ended, or the level of its log messages.
+Any replica reads it. What cannot be in the token, because it changes, is kept: the level of a
+session's log messages as the caller's, of whose room it takes a part; that a session has ended in
+a store of its own, so that whatever callers keep, a session can be ended.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ from app.protocol.jsonrpc import canonical, dumps, loads
 from app.protocol.schema import Implementation
 from app.protocol.sealed import KeyRing, Sealer, Unopened
 from app.state.interface import Store, StoreUnavailable
+from app.toolkit.handles import owner_of
 
 MAX_TOKEN_CHARACTERS: Final = 2048
 MAX_NAME_CHARACTERS: Final = 64
@@ -27,9 +29,7 @@ DEFAULT_LEVEL: Final = "info"
 """Of log messages, until the client asks for another one."""
 
 REMEMBERED: Final = 1024
-"""Tokens that were opened lately and need not be opened again."""
-
-_ENDED: Final = b"ended"
+"""Tokens that need not be opened again: those used last."""
 
 
 class Session(NamedTuple):
@@ -40,7 +40,7 @@ class Session(NamedTuple):
         capabilities: As ``ClientCapabilities`` of 2026-07-28.
         client: For display alone.
         expires_at: POSIX time.
-        level: The mildest level of log messages that the client wants.
+        owner: As whose a store counts what is kept for it.
     """
 
     id: str
@@ -48,13 +48,15 @@ class Session(NamedTuple):
     capabilities: Mapping[str, Any]
     client: Implementation
     expires_at: float
-    level: str = DEFAULT_LEVEL
+    owner: str
 
 
 class Sessions:
     """Opens and ends the sessions of one fleet.
 
     Args:
+        store: Keeps what callers have settled later.
+        ended: Knows the sessions that have ended, and nothing else.
         ttl_s: How long a session lasts.
         clock: Gives POSIX time.
         random: Gives that many random bytes.
@@ -65,12 +67,14 @@ class Sessions:
         keys: KeyRing,
         store: Store,
         *,
+        ended: Store,
         ttl_s: float,
         clock: Callable[[], float] = time.time,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._sealer = Sealer(keys, purpose=PURPOSE, max_characters=MAX_TOKEN_CHARACTERS)
         self._store = store
+        self._ended = ended
         self._ttl_s = ttl_s
         self._clock = clock
         self._random = random
@@ -105,19 +109,26 @@ class Sessions:
                 has to open a new one.
             Unavailable: Nobody can say whether it has ended.
         """
-        return await self.refreshed(self._open(token, principal))
-
-    async def refreshed(self, session: Session) -> Session:
-        """A session with what has changed since it was opened. Errors as of ``find``."""
+        session = self._open(token, principal)
         try:
-            said = await self._store.get(_name(session))
+            has_ended = await self._ended.get(_ended(session)) is not None
         except StoreUnavailable as error:
-            raise Unavailable("Sessions cannot be looked up now.", retry_after_s=2) from error
-        if said is None:
-            return session
-        if said == _ENDED:
+            raise _unreadable() from error
+        if has_ended:
             raise _unknown()
-        return session._replace(level=said.decode())
+        return session
+
+    async def level(self, session: Session) -> str:
+        """The mildest level of log messages that the client wants.
+
+        Raises:
+            Unavailable: Nobody can say.
+        """
+        try:
+            said = await self._store.get(_level(session))
+        except StoreUnavailable as error:
+            raise _unreadable() from error
+        return DEFAULT_LEVEL if said is None else said.decode()
 
     def _open(self, token: str, principal: Principal) -> Session:
         key = token, principal.identity
@@ -125,14 +136,19 @@ class Sessions:
         if session is not None:
             if session.expires_at <= self._clock():
                 raise _unknown()
+            self._opened.move_to_end(key)
             return session
         try:
             opened = self._sealer.open(token, bound_to=_binding(principal), now=self._clock())
         except Unopened:
             raise _unknown() from None
         id, version, capabilities, name, client_version, expires_at = loads(opened)
+        revision = REVISIONS.get(version)
+        if revision is None:  # another release has sealed it
+            raise _unknown()
         client = Implementation(name, client_version)
-        session = Session(id, REVISIONS[version], capabilities, client, expires_at)
+        owner = owner_of(principal.identity)
+        session = Session(id, revision, capabilities, client, expires_at, owner)
         if len(self._opened) >= REMEMBERED:
             self._opened.popitem(last=False)
         self._opened[key] = session
@@ -144,22 +160,25 @@ class Sessions:
         Raises:
             Unavailable: It could not be written down.
         """
-        await self._write(_ENDED, session)
+        try:
+            await self._ended.set(_ended(session), b"", ttl_s=self._left_s(session))
+        except StoreUnavailable as error:
+            raise _unwritten() from error
 
     async def set_level(self, session: Session, level: str) -> None:
         """The mildest level of log messages that the client wants from now on.
 
         Raises:
-            Unavailable: It could not be written down.
+            Unavailable: It could not be written down, or too much is kept for the caller.
         """
-        await self._write(level.encode(), session)
-
-    async def _write(self, value: bytes, session: Session) -> None:
-        ttl_s = max(1.0, session.expires_at - self._clock())
+        ttl_s = self._left_s(session)
         try:
-            await self._store.set(_name(session), value, ttl_s=ttl_s)
+            await self._store.set(_level(session), level.encode(), ttl_s=ttl_s, owner=session.owner)
         except StoreUnavailable as error:
-            raise Unavailable("That cannot be written down now.", retry_after_s=2) from error
+            raise _unwritten() from error
+
+    def _left_s(self, session: Session) -> float:
+        return max(1.0, session.expires_at - self._clock())
 
 
 def _unknown() -> NotFound:
@@ -168,10 +187,24 @@ def _unknown() -> NotFound:
     )
 
 
+def _unreadable() -> Unavailable:
+    return Unavailable("Sessions cannot be looked up now.", retry_after_s=2)
+
+
+def _unwritten() -> Unavailable:
+    return Unavailable("That cannot be written down now.", retry_after_s=2)
+
+
 def _binding(principal: Principal) -> bytes:
     return hashlib.sha256(canonical(["session", *principal.identity])).digest()
 
 
-def _name(session: Session) -> str:
-    # One entry: a session that has ended needs no level.
-    return f"session:{session.id}"
+# Two names: whoever sets a level while the session is ended must not bring it back.
+
+
+def _ended(session: Session) -> str:
+    return f"ended:{session.id}"
+
+
+def _level(session: Session) -> str:
+    return f"level:{session.id}"

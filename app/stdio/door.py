@@ -1,7 +1,6 @@
 """The stdio door: one line in, as many lines out as it takes."""
 
 import asyncio
-import secrets
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -18,7 +17,6 @@ from app.observability.logs import EventLog
 from app.protocol.errors import (
     InternalError,
     InvalidRequest,
-    ParseError,
     PayloadTooLarge,
     ProtocolError,
     Unavailable,
@@ -45,7 +43,7 @@ from app.protocol.messages import ServerMessages
 from app.protocol.schema import RequestId
 from app.stdio.carrying import carry_call, carry_subscription
 from app.stdio.channel import Channel
-from app.stdio.flight import Flight
+from app.stdio.flight import Flight, Together
 from app.stdio.legacy import LegacyDoor
 
 LAST_WORD_S: Final = 0.5
@@ -114,7 +112,7 @@ class Door:
                 self._begin(call.id, call.method, partial(self._dispatch, call), call)
             case Legacy(message, _):
                 assert message.id is not None
-                self._begin(message.id, message.method, partial(self._pass_on, message))
+                self._begin(message.id, message.method, partial(self._pass_on, message, False))
             case Notification() as notification:
                 self._hear(notification)
             case Response(_, error) as response:
@@ -147,12 +145,20 @@ class Door:
     # Requests. Nothing may wait between who calls and the rules: what neither the old settings
     # nor the new ones allow must not pass while they are exchanged.
 
-    def _begin(self, id: RequestId, method: str, serve: Serve, call: Call | None = None) -> None:
+    def _begin(
+        self,
+        id: RequestId,
+        method: str,
+        serve: Serve,
+        call: Call | None = None,
+        batch: Together | None = None,
+    ) -> None:
+        put = self._channel.put if batch is None else batch.add
         if id in self._flights:
             text = "A request with this id is under way; each needs an id of its own."
-            self._refuse(InvalidRequest(text), id, method)
+            self._refuse(InvalidRequest(text), id, method, put)
             return
-        flight = Flight(id, method, self._channel.put)
+        flight = Flight(id, method, put)
         if call is not None:
             flight.record.call(call)
         try:
@@ -177,6 +183,8 @@ class Door:
         flight.task = asyncio.create_task(self._carry(flight, rest), name=f"request {method[:64]}")
         self._tasks.add(flight.task)
         flight.task.add_done_callback(self._tasks.discard)
+        if batch is not None:
+            batch.wait_for(flight.task)
 
     async def _carry(self, flight: Flight, rest: Coroutine[Any, Any, None]) -> None:
         try:
@@ -242,26 +250,30 @@ class Door:
             credential=self._credential,
         )
 
-    def _pass_on(self, message: Message, flight: Flight, sender: Sender) -> Rest:
+    def _pass_on(self, message: Message, in_batch: bool, flight: Flight, sender: Sender) -> Rest:
         if self._legacy is None:
             raise without_version(message)
-        return self._legacy.request(message, sender, flight.send)
+        flight.record.of_legacy(message)
+        return self._legacy.request(message, sender, flight, in_batch=in_batch)
 
     def _take_batch(self, line: bytes) -> None:
         """An array: of revisions that had batches."""
         assert self._legacy is not None
         try:
-            values = loads(line)
-        except ParseError as error:
-            self._refuse(error)
+            batch = self._legacy.batch(loads(line))
+        except ProtocolError as error:
+            self._refuse(error, method="batch")
             return
-        legacy = self._legacy
-        # An id of ours, which no request of the client can have.
-        self._begin(
-            f"batch {secrets.token_hex(16)}",
-            "batch",
-            lambda flight, sender: legacy.batch(values, sender, flight.send),
-        )
+        for response in batch.responses:
+            self._legacy.tell(Response(response, InvalidRequest("Nothing was asked.")))
+        together = Together(self._channel.put)
+        for message in batch.requests:
+            assert message.id is not None
+            serve = partial(self._pass_on, message, True)
+            self._begin(message.id, message.method, serve, batch=together)
+        together.close()
+        for message in batch.notifications:
+            self._hear(Notification(message.method, message.params))
 
     # Everything else
 
@@ -284,11 +296,15 @@ class Door:
             flight.cancel()
 
     def _refuse(
-        self, error: ProtocolError, id: RequestId | None = None, method: str | None = None
+        self,
+        error: ProtocolError,
+        id: RequestId | None = None,
+        method: str | None = None,
+        put: Callable[[bytes], None] | None = None,
     ) -> None:
         """Answer a line that has not become a request."""
         record = RequestRecord()
         record.id, record.method = id, method
         record.refused(error)
-        self._channel.put(error_response(id, error))
+        (put or self._channel.put)(error_response(id, error))
         record.write(self._requests)

@@ -1,4 +1,4 @@
-"""A request of the client that has not been answered yet."""
+"""Requests of the client that have not been answered yet."""
 
 import asyncio
 from collections.abc import Callable
@@ -47,3 +47,31 @@ class Flight:
             # Not at once: a task that is cancelled before its first step never runs, and the
             # coroutine that it was to await is lost with whatever it holds.
             self.task.get_loop().call_soon(self.task.cancel)
+
+
+class Together:
+    """Collects the answers to a batch, which are sent as one array when the last one is there.
+
+    Args:
+        put: Takes the array. Where no request of the batch gets an answer, there is none.
+    """
+
+    def __init__(self, put: Callable[[bytes], None]) -> None:
+        self._put = put
+        self._answers: list[bytes] = []
+        self._open = 1
+
+    def add(self, answer: bytes) -> None:
+        """One answer."""
+        self._answers.append(answer)
+
+    def wait_for(self, task: asyncio.Task[None]) -> None:
+        """There may be an answer until this has ended."""
+        self._open += 1
+        task.add_done_callback(lambda _: self.close())
+
+    def close(self) -> None:
+        """One that was waited for has ended, or every request has begun."""
+        self._open -= 1
+        if not self._open and self._answers:
+            self._put(b"[%b]" % b",".join(self._answers))

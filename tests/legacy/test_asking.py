@@ -13,7 +13,6 @@ from app.legacy.asking import (
     Refused,
     Unaskable,
     answer,
-    asked,
     capabilities,
     question,
     request,
@@ -31,7 +30,7 @@ from app.protocol.asking import (
 )
 from app.protocol.capabilities import ASKS, has_capability
 from app.registry.forms import form_of
-from tests.legacy.modern import ALL, MESSAGES, NAMES, TEXTS, load, result
+from tests.legacy.modern import ALL, NAMES, TEXTS, load
 from tests.support.cases import rows
 from tests.support.legacy_schema import VERSIONS, check_request
 
@@ -280,16 +279,6 @@ def test_a_question_does_not_change_what_it_was_made_of() -> None:
 
 
 # -- answers ---------------------------------------------------------------------------------
-
-
-def test_what_a_result_asks_is_found_in_it() -> None:
-    requests = {"roots": roots_request(), "who": form(a={"type": "string"})}
-
-    found = asked(MESSAGES.input_required(requests, "sealed"))
-
-    assert found is not None
-    assert found.requests == requests and found.state == "sealed"
-    assert asked(result("done")) is None
 
 
 def test_answers_are_what_the_readers_expect() -> None:

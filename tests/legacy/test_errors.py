@@ -52,7 +52,6 @@ def test_every_error_has_a_code_and_a_status(error: ProtocolError, code: int, st
     legacy = told(error)
 
     assert legacy.error["code"] == code and legacy.http_status == status
-    assert legacy.is_in_band is (status == 200)
     assert legacy.error["message"] == error.message
     assert legacy.error.get("data") == error.data
     assert legacy.headers == error.headers

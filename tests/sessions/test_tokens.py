@@ -1,5 +1,7 @@
 """Session tokens: for one caller, for a time, and never too long."""
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from app.principal import ANONYMOUS, Principal
 from app.protocol.errors import NotFound, Unavailable
 from app.protocol.schema import Implementation
 from app.protocol.sealed import KeyRing
-from app.sessions.tokens import DEFAULT_LEVEL, MAX_TOKEN_CHARACTERS, Sessions
+from app.sessions.tokens import DEFAULT_LEVEL, MAX_TOKEN_CHARACTERS, REMEMBERED, Sessions
 from app.state.interface import StoreUnavailable
 from app.state.memory import MemoryStore
 
@@ -52,7 +54,9 @@ def _opening(name: str = "c", version: str = "1") -> Opening:
 
 
 def _sessions(**how: Any) -> Sessions:
-    return Sessions(how.pop("keys", OLD), how.pop("store", MemoryStore()), ttl_s=60, **how)
+    store = how.pop("store", MemoryStore())
+    ended = how.pop("ended", MemoryStore())
+    return Sessions(how.pop("keys", OLD), store, ended=ended, ttl_s=60, **how)
 
 
 async def test_a_token_tells_what_was_settled_to_every_replica() -> None:
@@ -99,17 +103,73 @@ async def test_a_level_belongs_to_its_session() -> None:
     one, other = sessions.begin(_opening(), ADA), sessions.begin(_opening(), ADA)
     await sessions.set_level(await sessions.find(one, ADA), "error")
     for each in (sessions, replica):
-        assert (await each.find(one, ADA)).level == "error"
-        assert (await each.find(other, ADA)).level == DEFAULT_LEVEL
+        assert await each.level(await each.find(one, ADA)) == "error"
+        assert await each.level(await each.find(other, ADA)) == DEFAULT_LEVEL
 
 
-async def test_an_ended_session_has_no_level_to_come_back_with() -> None:
-    sessions = _sessions()
+class _Slow(MemoryStore):
+    """Writes when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_write = asyncio.Event()
+
+    async def set(self, *args: Any, **how: Any) -> None:
+        await self.may_write.wait()
+        await super().set(*args, **how)
+
+
+async def test_who_sets_a_level_meanwhile_does_not_bring_an_ended_session_back() -> None:
+    store = _Slow()
+    sessions = _sessions(store=store)
     token = sessions.begin(_opening(), ADA)
     session = await sessions.find(token, ADA)
+    setting = asyncio.create_task(sessions.set_level(session, "debug"))
+    await asyncio.sleep(0)
     await sessions.end(session)
+    store.may_write.set()
+    await setting
     with pytest.raises(NotFound):
         await sessions.find(token, ADA)
+
+
+async def test_the_levels_of_one_caller_keep_nobody_from_anything() -> None:
+    """A hundred thousand sessions of one caller, each with a level."""
+    sessions = _sessions()
+    eve, *others = STRANGERS
+    refused = 0
+    for _ in range(100_000):
+        try:
+            await sessions.set_level(
+                await sessions.find(sessions.begin(_opening(), eve), eve), "info"
+            )
+        except Unavailable:
+            refused += 1
+    assert 0 < refused < 100_000
+    for other in (ADA, *others):
+        token = sessions.begin(_opening(), other)
+        session = await sessions.find(token, other)
+        await sessions.set_level(session, "error")
+        await sessions.end(session)
+        with pytest.raises(NotFound):
+            await sessions.find(token, other)
+
+
+async def test_a_session_of_a_revision_that_is_not_known_here_is_none() -> None:
+    sessions = _sessions()
+    unknown = replace(REVISIONS["2025-11-25"], version="2025-12-31")
+    token = sessions.begin(_opening()._replace(revision=unknown), ADA)
+    with pytest.raises(NotFound):
+        await sessions.find(token, ADA)
+
+
+async def test_the_tokens_that_are_used_are_the_ones_remembered() -> None:
+    sessions = _sessions()
+    used = sessions.begin(_opening(), ADA)
+    first = await sessions.find(used, ADA)
+    for _ in range(REMEMBERED):
+        await sessions.find(sessions.begin(_opening(), ADA), ADA)
+        assert await sessions.find(used, ADA) is first
 
 
 async def test_many_sessions_cost_nothing() -> None:
@@ -122,7 +182,7 @@ async def test_many_sessions_cost_nothing() -> None:
 
 
 async def test_without_the_store_nobody_says_that_a_session_goes_on() -> None:
-    sessions = _sessions(store=_Gone())
+    sessions = _sessions(ended=_Gone())
     token = sessions.begin(_opening(), ADA)
     with pytest.raises(Unavailable):
         await sessions.find(token, ADA)

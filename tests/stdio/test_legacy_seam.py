@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -17,10 +17,11 @@ from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Notification, Response
 from app.protocol.jsonrpc import Message, result_response
 from app.protocol.messages import ServerMessages
+from app.sessions.batches import Batch
 from app.settings import Settings
 from app.stdio.channel import Channel
 from app.stdio.door import Door
-from app.stdio.legacy import Send
+from app.stdio.flight import Flight
 from tests.support.client import body_of, encode
 
 WAIT_S = 5.0
@@ -35,17 +36,17 @@ class Old:
         self.log: list[str] = []
 
     def request(
-        self, message: Message, sender: Sender, send: Send
+        self, message: Message, sender: Sender, flight: Flight, *, in_batch: bool
     ) -> Coroutine[Any, Any, None] | None:
-        assert message.id is not None and sender.headers is None
+        assert message.id is not None and sender.headers is None and not in_batch
         if message.method == "refuse":
             raise InvalidParams("No.")
         if message.method == "wait":
-            return self._wait(message, send)
-        send(result_response(message.id, b"{}"))
+            return self._wait(message, flight.send)
+        flight.send(result_response(message.id, b"{}"))
         return None
 
-    async def _wait(self, message: Message, send: Send) -> None:
+    async def _wait(self, message: Message, send: Callable[[bytes], None]) -> None:
         assert message.id is not None
         send(b'{"jsonrpc":"2.0","id":"question","method":"roots/list"}')
         try:
@@ -56,8 +57,8 @@ class Old:
             raise
         send(result_response(message.id, b"{}"))
 
-    def batch(self, values: Sequence[Any], sender: Sender, send: Send) -> None:
-        raise AssertionError(f"no test sends one: {values} {sender} {send}")
+    def batch(self, values: Sequence[Any]) -> Batch:
+        raise AssertionError(f"no test sends one: {values}")
 
     def tell(self, message: Notification | Response) -> None:
         self.told.append(message)
