@@ -94,6 +94,7 @@ class State:
         self.outcomes: Store = MemoryStore()
         self.sessions: Store = MemoryStore()
         self.ended: Store = MemoryStore()
+        self.replays: Store = MemoryStore()
         self.bus: Bus = LocalBus()
 
 
@@ -222,7 +223,7 @@ class Service:
             }
         )
         self._bus = state.bus
-        self._replays = Replays(state.sessions, self._bus, ttl_s=settings.legacy.replay_ttl_s)
+        self._replays = Replays(state.replays, self._bus, ttl_s=settings.legacy.replay_ttl_s)
         self.legacy = self._older_revisions(keys, state, desk, tools_change=tools_change)
         self.endpoint = Endpoint(
             settings,

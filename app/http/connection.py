@@ -176,7 +176,6 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._arriving_since = None
-        callback, self.watching = self.watching, None
         # uvicorn tells the newest request alone that the client has gone.
         for cycle in (self._running, *(queued for queued, _ in self.pipeline)):
             if cycle is not None and not cycle.response_complete:
@@ -184,6 +183,11 @@ class Connection(HttpToolsProtocol):
                 cycle.message_event.set()
         self.pipeline.clear()
         super().connection_lost(exc)
+        self.tell_gone()
+
+    def tell_gone(self) -> None:
+        """The client has gone: tell whoever still watches."""
+        callback, self.watching = self.watching, None
         if callback is not None:
             callback()
 
@@ -310,7 +314,11 @@ class RequestConnection:
         return self._connection.refused
 
     def on_disconnect(self, callback: Callable[[], None] | None) -> None:
-        self._connection.watching = callback
+        connection = self._connection
+        connection.watching = callback
+        if callback is not None and self._cycle.disconnected:
+            # It went before anybody watched, and the connection tells that once.
+            connection.loop.call_soon(connection.tell_gone)
 
     def abort(self) -> None:
         self._connection.transport.abort()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any, Final
 
 import structlog
@@ -10,9 +11,9 @@ from app.http.calls import mirror
 from app.http.disconnect import SLOW_READER_S, Watch
 from app.http.exchange import Disconnected, Exchange
 from app.http.gate import ALLOW_SESSIONS, negotiate
-from app.http.legacy_calls import LegacyCalls
+from app.http.legacy_calls import RETRY_MS, LegacyCalls
 from app.http.listening import credential_of
-from app.http.responses import KEEP_ALIVE, event
+from app.http.responses import event, priming_event
 from app.legacy.errors import told
 from app.legacy.notifications import TOOLS_LIST_CHANGED
 from app.legacy.revisions import ASSUMED, REVISIONS, Revision
@@ -32,7 +33,7 @@ from app.protocol.jsonrpc import Message, loads, result_response
 from app.protocol.schema import MODERN_PROTOCOL_VERSIONS, RequestId
 from app.sessions.batches import Batch, is_response, read_batch
 from app.sessions.methods import LegacyMethods, Running
-from app.sessions.replays import Replays, place_of
+from app.sessions.replays import Place, Replays, place_of
 from app.sessions.tokens import Session
 
 SESSION_HEADER: Final = b"mcp-session-id"
@@ -257,44 +258,53 @@ class LegacyEndpoint:
         assert session is not None
         last = exchange.headers.get(b"last-event-id", b"").decode("latin-1")
         place = place_of(last) if session.revision.resumption else None
-        if place is not None and await self._replay(session, place, exchange):
-            return
         stream = self._hub.open(exchange.principal, credential_of(exchange), SLOW_READER_S)
         watch = Watch(exchange.connection, exchange.receive, stream.leave)
         stream.drop = watch.abort
         try:
-            await exchange.response.open_stream()
+            if place is None:
+                await exchange.response.open_stream()
+            else:
+                # At once: other replicas are asked, and nobody must wait for the head meanwhile.
+                await exchange.response.open_stream(priming_event(last, RETRY_MS))
+                if await self._replay(session, place, stream, exchange):
+                    return
             await _tell(stream, exchange)
         finally:
             watch.stop()
             self._hub.close(stream)
 
-    async def _replay(self, session: Session, place: Any, exchange: Exchange) -> bool:
-        """Send what a client has missed. False: there is nothing of that stream."""
-        gone = asyncio.Event()
-        watch = Watch(exchange.connection, exchange.receive, gone.set)
-        response = exchange.response
-        try:
-            async for found in self._replays.events(session, place):
-                frame = KEEP_ALIVE if found is None else event(found[1], found[0])
-                if gone.is_set():
+    async def _replay(
+        self, session: Session, place: Place, stream: Stream, exchange: Exchange
+    ) -> bool:
+        """Send what a client has missed. False: there is nothing of that stream.
+
+        What changes meanwhile is not told on it: it is the stream of a call.
+        """
+        response, loop = exchange.response, asyncio.get_running_loop()
+        has_found = False
+        async with aclosing(self._replays.events(session, place)) as events:
+            async for found in events:
+                if stream.gone:
                     response.disconnected()
                     return True
-                async with asyncio.timeout(SLOW_READER_S):
-                    if response.is_streaming:
-                        await response.notify(frame)
-                    else:
-                        await response.open_stream(frame)
-        except TimeoutError:
-            watch.abort()
+                if stream.closing:
+                    break
+                if found is None and not stream.quiet:
+                    continue
+                stream.writing_since = loop.time()
+                if found is None:
+                    await response.keep_alive()
+                else:
+                    has_found = True
+                    await response.notify(event(found[1], found[0]))
+                stream.quiet, stream.writing_since = False, None
+                stream.quiet_since = loop.time()
+        if stream.gone:
             response.disconnected()
-            return True
-        finally:
-            watch.stop()
-        if response.is_streaming:
+        elif has_found or stream.closing:
             await response.end()
-            return True
-        return False
+        return has_found or stream.gone or stream.closing
 
     async def _session(self, exchange: Exchange) -> Session | None:
         """The session that a request names; None: it names none.
