@@ -9,6 +9,7 @@ import structlog
 from app.execution import course as course_module
 from app.execution.execution import Execution
 from app.execution.idempotency import UNKNOWN
+from app.state.memory import MemoryStore
 from tests.courses.within import Within, ended, hook, until, within
 from tests.support.cases import rows
 
@@ -173,6 +174,39 @@ async def test_an_error_that_is_shared_has_one_id_and_no_word_of_a_cache() -> No
         assert one.error_id and one.error_id == other.error_id
         assert one.error_id in one.text
         assert one.word is None and other.word is None
+
+
+class SlowToSettle(MemoryStore):
+    """A store that takes claims at once, and takes its time with what came of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.answers = asyncio.Event(), asyncio.Event()
+
+    async def replace(self, name: str, before: bytes | None, after: bytes, **more: Any) -> bool:
+        if b'"running"' not in after:
+            self.asked.set()
+            await self.answers.wait()
+        return await super().replace(name, before, after, **more)
+
+
+@rows("how", ("the deadline", "deadline"), ("the client goes", "cancel"))
+async def test_what_came_of_a_call_is_kept_although_it_ends_while_the_store_is_slow(
+    how: str,
+) -> None:
+    async with within() as server:
+        store = server.service._courses.claims._store = SlowToSettle()
+        asked = {"timeout_ms": 60} if how == "deadline" else {}
+        execution = await started(server, "pay", ORDER, key="k", **asked)
+        await asyncio.wait_for(store.asked.wait(), 10)
+        if how == "cancel":
+            execution.cancel()
+        outcome = (await ended(execution)).outcome
+        assert outcome == ("timeout" if how == "deadline" else "cancelled")
+        store.answers.set()
+        again = await server.call("pay", ORDER, key="k")
+        assert again.result["structuredContent"] == {"amount": 5, "times": 1}
+        assert server.seen["paid"] == 1
 
 
 async def test_a_repeated_call_has_the_error_id_of_the_first() -> None:
