@@ -238,7 +238,7 @@ class _Carriage:
             await self._write(
                 response.open_stream(priming_event(self.recording.first_id, RETRY_MS))
             )
-            self.recording.is_known = True
+            self.recording.is_known = not self.is_gone
             if poll_after_s is not None:
                 away_at = execution.time() + poll_after_s
         elif not response.is_streaming:

@@ -10,7 +10,7 @@ from tests.support.cases import rows
 from tests.support.legacy_schema import VERSIONS
 from tests.support.server import ServerFactory, ServerProcess
 from tests.support.toolfiles import write_tool
-from tests.support.waiting import Deadline, eventually
+from tests.support.waiting import Deadline, eventually, eventually_lines
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -162,3 +162,21 @@ def test_a_question_waits_for_who_was_sent_away(talk: Open, polled: ServerProces
             return [event.message for event in found if event.message]
 
     assert "Oslo" in str(eventually(result, "the result"))
+
+
+@rows("end", ("it ended", "ok"), ("it was cancelled", "cancelled"))
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
+def test_the_log_tells_how_a_call_ended_whose_client_had_left(
+    talk: Open, old: ServerProcess, tmp_path: Path, version: str, end: str
+) -> None:
+    conversation, notes, id = talk(version), tmp_path / "notes", f"left {version} {end}"
+    for_s = 0.8 if end == "ok" else 30
+    params = {"name": "wait", "arguments": {"path": str(notes), "for_s": for_s}}
+    with conversation.stream("tools/call", params, id=id):
+        eventually_lines(notes, "began")
+    if end == "cancelled":
+        conversation.notify("notifications/cancelled", {"requestId": id})
+    line = old.wait_for_log(lambda log: log.get("request_id") == id)
+    assert line["outcome"] == end
+    assert end == "cancelled" or line["duration_ms"] >= for_s * 1000
+    assert len([log for log in old.logs() if log.get("request_id") == id]) == 1
