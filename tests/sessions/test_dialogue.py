@@ -22,7 +22,7 @@ ASKED = {"method": "roots/list", "params": {}}
 
 class _Gone(LocalBus):
     async def publish(self, topic: str, message: bytes) -> None:
-        raise StoreUnavailable(topic)
+        raise StoreUnavailable(topic, message)
 
 
 def dialogues(bus: LocalBus, timeout_s: float = 5) -> Dialogues:
