@@ -12,7 +12,7 @@ from app.legacy.encoding import own_meta
 from app.legacy.listing import tool
 from app.legacy.revisions import Revision
 from app.legacy.schemas import WRAPPED
-from app.protocol.jsonrpc import dumps, encode_id
+from app.protocol.jsonrpc import dumps, encode_id, notification
 from app.protocol.schema import RequestId
 
 Json = Mapping[str, Any]
@@ -50,6 +50,11 @@ def question(request: Json, revision: Revision, *, elicitation_id: str) -> dict[
 def request(id: RequestId, asked: Json) -> bytes:
     """The JSON-RPC message of a ``question``."""
     return b'{"jsonrpc":"2.0","id":%b,%b' % (encode_id(id), dumps(asked)[1:])
+
+
+def withdrawn(id: RequestId, reason: str) -> bytes:
+    """The message that nobody waits for an answer to a ``request`` any more (Cancellation)."""
+    return notification("notifications/cancelled", {"requestId": id, "reason": reason})
 
 
 def _elicitation(params: Json, revision: Revision, elicitation_id: str) -> dict[str, Any]:

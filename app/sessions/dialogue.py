@@ -6,6 +6,7 @@ whoever waits. The tool waits where it asked; it is not run again.
 
 import asyncio
 import contextlib
+import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
@@ -15,10 +16,11 @@ from app.execution.execution import Execution
 from app.execution.executor import Executor
 from app.execution.pages import Page
 from app.execution.questions import PAGE_NEEDS, Question, url_question
-from app.legacy.asking import Refused, Unaskable, answer, question, request
+from app.legacy.asking import Refused, Unaskable, answer, question, request, withdrawn
 from app.principal import Principal
 from app.protocol.asking import BadAnswer
-from app.protocol.jsonrpc import dumps, loads
+from app.protocol.errors import Unavailable
+from app.protocol.jsonrpc import dumps, loads_encoded
 from app.registry.forms import form_of, refuse_links
 from app.sessions.tokens import Session
 from app.state.interface import Bus, StoreUnavailable
@@ -31,6 +33,9 @@ MAX_ROUNDS: Final = 5
 
 LOOK_S: Final = 0.5
 """How often a page is looked at that its user fills in."""
+
+_ID: Final = re.compile(r"ask-[0-9a-f]{32}")
+"""Ids of questions: nothing else that a client answers is told to the fleet."""
 
 Say = Callable[[bytes], None]
 
@@ -58,20 +63,25 @@ class Dialogues:
         """A client has answered something: tell whoever waits for it, on whichever replica.
 
         An answer to nothing, or to somebody else's question, is nobody's.
+
+        Raises:
+            Unavailable: It could not be told; the client may say it again.
         """
         id = response.get("id")
-        if isinstance(id, str):
-            # Who does not hear it asks for ever, until its time is over: no error helps.
-            with contextlib.suppress(StoreUnavailable):
+        if isinstance(id, str) and _ID.fullmatch(id):
+            try:
                 await self._bus.publish(TOPIC, dumps([id, session.id, dict(response)]))
+            except StoreUnavailable as error:
+                text = "The answer cannot be passed on now."
+                raise Unavailable(text, retry_after_s=1) from error
 
     async def ask(self, session: Session, asked: Mapping[str, Any], say: Say) -> dict[str, Any]:
-        """Send a request and wait for the response.
+        """Send a request and wait for the response. Nobody answers it any more once this returns.
 
         Raises:
             ToolError: None came in time.
         """
-        id = f"ask-{secrets.token_hex(16)}"  # whoever guesses it could answer for the user
+        id = f"ask-{secrets.token_hex(16)}"  # unguessable: who knows it could answer
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[id] = session.id, future
         try:
@@ -79,12 +89,16 @@ class Dialogues:
             async with asyncio.timeout(self.timeout_s):
                 return await future
         except TimeoutError:
+            say(withdrawn(id, "Nobody has answered in time."))
             raise ToolError("Nobody has answered the tool's question in time.") from None
+        except asyncio.CancelledError:
+            say(withdrawn(id, "Nobody waits for the answer any more."))
+            raise
         finally:
             del self._waiting[id]
 
     def _hear(self, message: bytes) -> None:
-        id, session_id, response = loads(message)
+        id, session_id, response = loads_encoded(message)  # it may be deeper than a body by now
         waiting = self._waiting.get(id)
         if waiting is not None and waiting[0] == session_id and not waiting[1].done():
             waiting[1].set_result(response)
@@ -109,6 +123,7 @@ class LiveAsking(Asking):
         self._dialogues = dialogues
         self._session = session
         self._values: dict[str, Any] = {}
+        self._handles: dict[str, str] = {}
 
     async def ask(
         self,
@@ -142,25 +157,47 @@ class LiveAsking(Asking):
         self.require(PAGE_NEEDS)
         url = self.desk.pages_url(self.principal)
         pages = self.desk.pages
-        handle = pages.new_handle()
-        try:
-            await pages.open(handle, self._page(message, form.schema), model)
-            said = await self.ask(url_question(key, message, f"{url}/{handle}"))
-            if said.action != "accept":
-                await pages.close(handle)
-                return ElicitResult(said.action)
-            # Consent is not completion: the user fills the page in now.
-            async with self._rest(), asyncio.timeout(self._dialogues.timeout_s):
-                # Looked at, not waited for: another replica may have taken what was entered.
-                entered = await pages.entered(handle, self.principal)
-                while entered is None:
-                    await asyncio.sleep(LOOK_S)
-                    entered = await pages.entered(handle, self.principal)
-        except TimeoutError:
-            raise ToolError("The page has not been completed in time.") from None
-        except StoreUnavailable as error:
-            raise ToolError("The page cannot be reached at the moment; try again later.") from error
-        return ElicitResult("accept", form.read(entered)[0])
+        async with self._locks.setdefault(f"page {key}", asyncio.Lock()):
+            handle = self._handles.get(key) or pages.new_handle()
+            try:
+                if key not in self._handles:
+                    await pages.open(handle, self._page(message, form.schema), model)
+                    self._handles[key] = handle
+                said = await self.ask(url_question(key, message, f"{url}/{handle}"))
+                if said.action != "accept":
+                    await pages.close(handle)
+                    return ElicitResult(said.action)
+                entered = await self._entered(handle)
+                return ElicitResult("accept", form.read(entered)[0])
+            except (TimeoutError, BadAnswer, ToolError) as error:
+                # What is entered now, or was, would reach nobody; who asks again begins anew.
+                for of_key in (self._handles, self._values, self._digests):
+                    of_key.pop(key, None)
+                with contextlib.suppress(StoreUnavailable):
+                    await pages.close(handle)
+                if isinstance(error, ToolError):
+                    raise
+                if isinstance(error, BadAnswer):
+                    text = f"What was entered on the page does not fit: {error}"
+                    raise ToolError(text) from None
+                raise ToolError("The page has not been completed in time.") from None
+            except StoreUnavailable as error:
+                text = "The page cannot be reached at the moment; try again later."
+                raise ToolError(text) from error
+
+    async def _entered(self, handle: str) -> dict[str, Any]:
+        """What the user enters on a page. Consent is not completion: it is filled in now.
+
+        Raises:
+            TimeoutError: Nothing was entered.
+        """
+        async with self._rest(), asyncio.timeout(self._dialogues.timeout_s):
+            # Looked at, not waited for: another replica may have taken what was entered.
+            entered = await self.desk.pages.entered(handle, self.principal)
+            while entered is None:
+                await asyncio.sleep(LOOK_S)
+                entered = await self.desk.pages.entered(handle, self.principal)
+        return entered
 
     async def _send(self, sent: Mapping[str, Any]) -> dict[str, Any]:
         try:

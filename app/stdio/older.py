@@ -5,8 +5,10 @@ a time; its requests, and those of the server, share the channel.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
+
+import structlog
 
 from app.legacy.errors import told
 from app.legacy.notifications import TOOLS_LIST_CHANGED, notified
@@ -22,6 +24,8 @@ from app.sessions.methods import LegacyMethods, Running
 from app.sessions.tokens import Session
 from app.stdio.channel import SLOW_READER_S, Channel
 from app.stdio.flight import Flight
+
+log = structlog.get_logger()
 
 
 class OlderRevisions:
@@ -54,10 +58,16 @@ class OlderRevisions:
 
     def tell(self, message: Notification | Response) -> None:
         if isinstance(message, Response) and self._session is not None:
-            answering = self._methods.dialogues.answered(self._session, message.message)
+            answering = self._pass_on(self._session, message.message)
             task = asyncio.create_task(answering, name="pass an answer on")
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
+
+    async def _pass_on(self, session: Session, response: Mapping[str, Any]) -> None:
+        try:
+            await self._methods.dialogues.answered(session, response)
+        except ProtocolError as error:  # an answer has none, so nobody but the log can be told
+            log.warning("answer_not_passed_on", problem=error.message)
 
     async def close(self) -> None:
         """The process ends."""

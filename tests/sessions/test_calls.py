@@ -8,9 +8,11 @@ import httpx2
 import pytest
 
 from tests.sessions.conftest import CONFIG, TOOLS, Open
+from tests.sessions.conversation import CLIENT
 from tests.support.cases import rows
 from tests.support.legacy_schema import VERSIONS
 from tests.support.server import ServerFactory, ServerProcess
+from tests.support.toolfiles import write
 from tests.support.waiting import eventually_lines
 
 
@@ -231,3 +233,35 @@ def test_no_session_is_in_the_log(talk: Open, old: ServerProcess) -> None:
     conversation = talk()
     conversation.ask("ping")
     assert conversation.token and conversation.token[:40] not in old.log_text()
+
+
+def test_a_request_line_says_how_it_ended(talk: Open, old: ServerProcess) -> None:
+    conversation = talk()
+    trace = "00-" + "c" * 32 + "-" + "d" * 16 + "-01"
+    conversation.call("add", {"a": "x"}, params={"_meta": {"traceparent": trace}}, id="bad one")
+    line = old.wait_for_log(lambda log: log.get("request_id") == "bad one")
+    assert (line["outcome"], line["tool"]) == ("tool_error", "add")
+    assert (line["client"], line["trace_id"]) == (CLIENT["name"], "c" * 32)
+
+
+KEPT = """
+from typing import Annotated
+
+from app import Header, tool
+
+
+@tool(annotations={"read_only": True}, cache_ttl_s=60)
+async def kept(region: Annotated[str, Header("Region")]) -> str:
+    \"\"\"Always the same.\"\"\"
+    return region
+"""
+
+
+def test_what_is_mirrored_is_mirrored_from_a_kept_result_too(talk: Open, tmp_path: Path) -> None:
+    write(tmp_path / "kept.py", KEPT)
+    with ServerProcess(tmp_path, CONFIG) as server:
+        conversation = talk(server=server)
+        for _ in range(2):
+            answer = conversation.call("kept", {"region": "eu"})
+            assert answer.text == "eu"
+            assert answer.response.headers["mcp-param-region"] == "eu"

@@ -5,13 +5,14 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
 from app.http.serving import Server, make_server
 from app.server import State, create_app
 from app.settings import Settings
+from app.state.memory import MemoryStore
 from tests.sessions.conftest import CONFIG, TOOLS
 from tests.sessions.conversation import Conversation
 from tests.support.legacy_schema import VERSIONS
@@ -32,7 +33,8 @@ class Replica:
 class Fleet:
     """Servers in one event loop, which share a state as replicas share a store and a bus."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: State | None = None) -> None:
+        self._state = state or State()
         self.replicas: list[Replica] = []
         self._servers: list[Server] = []
         self._ready = threading.Event()
@@ -50,7 +52,6 @@ class Fleet:
         assert not self._thread.is_alive()
 
     async def _serve(self) -> None:
-        state = State()
         settings = Settings.model_validate(
             {
                 **CONFIG,
@@ -61,7 +62,7 @@ class Fleet:
             }
         )
         for _ in range(REPLICAS):
-            app = create_app(settings, state=state)
+            app = create_app(settings, state=self._state)
             self._servers.append(
                 make_server(
                     app.serve, settings.server, on_drain=app.drain, on_listening=self._listening
@@ -106,3 +107,25 @@ def test_every_step_of_a_conversation_may_reach_another_replica(fleet: list[Repl
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for done in [pool.submit(converse, number) for number in range(CONVERSATIONS)]:
             done.result()
+
+
+class _Accident(MemoryStore):
+    async def get(self, name: str) -> bytes | None:
+        raise ZeroDivisionError(name)
+
+
+def test_a_bug_of_ours_is_told_in_band_and_the_others_of_a_batch_go_on() -> None:
+    """A store that answers with an accident to whoever asks for the level of a session."""
+    state = State()
+    state.sessions = _Accident()
+    with Fleet(state) as fleet, Conversation(cast("Any", fleet), "2025-03-26") as conversation:
+        conversation.open()
+        answer = conversation.call("add", {"a": 1})
+        assert (answer.status, answer.code) == (200, -32603)
+        call = {"name": "add", "arguments": {"a": 1}}
+        response = conversation.post(
+            [conversation.message("ping", id=1), conversation.message("tools/call", call, id=2)]
+        )
+        by_id = {message["id"]: message for message in response.json()}
+        assert by_id[1]["result"] == {} and by_id[2]["error"]["code"] == -32603
+        assert response.status_code == 200

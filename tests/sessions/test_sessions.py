@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.sessions.conftest import ADA, CONFIG, EVE, TOOLS, Open
-from tests.sessions.conversation import CLIENT
+from tests.sessions.conversation import BOTH, CLIENT
 from tests.support.cases import rows
 from tests.support.legacy_schema import VERSIONS
 from tests.support.server import ServerFactory
@@ -173,6 +173,72 @@ def test_the_version_header_is_looked_at(talk: Open, version: str | None, status
     assert answer.status == status
     if status == 400 and version != "2026-07-28":
         assert "Unsupported protocol version" in answer.last["error"]["message"]
+
+
+@pytest.mark.parametrize("in_session", [True, False])
+@rows(
+    "body",
+    ("a request", {"jsonrpc": "2.0", "id": 1, "method": "ping"}),
+    ("a notification", {"jsonrpc": "2.0", "method": "notifications/x"}),
+    ("a batch", [{"jsonrpc": "2.0", "id": 1, "method": "ping"}]),
+    ("GET", "GET"),
+    ("DELETE", "DELETE"),
+    ("a response", {"jsonrpc": "2.0", "id": "x", "result": {}}),
+)
+def test_the_version_header_is_looked_at_on_whatever_comes(
+    talk: Open, body: Any, in_session: bool
+) -> None:
+    conversation = talk("2025-03-26", opened=in_session)
+    if not in_session and (isinstance(body, str) or "result" in body):
+        return  # without a session there is none of these
+    for version in ("1999-01-01", "2025-03-26, 2025-03-26"):
+        header = {"MCP-Protocol-Version": version, "Accept": BOTH}
+        response = (
+            conversation._http.request(body, conversation.url, headers=conversation.headers(header))
+            if isinstance(body, str)
+            else conversation.post(body, **header)
+        )
+        assert response.status_code == 400
+        assert "Unsupported protocol version" in response.json()["error"]["message"]
+        assert response.json()["error"]["code"] == -32602 or not in_session
+    if in_session:
+        assert conversation.ask("ping").result == {}  # DELETE had no effect
+
+
+@rows(
+    "name, value",
+    ("the session", "Mcp-Session-Id", None),
+    ("the version", "MCP-Protocol-Version", "2025-11-25"),
+    ("the place in a stream", "Last-Event-ID", "1"),
+)
+@pytest.mark.parametrize("how", ["POST", "GET", "DELETE"])
+def test_two_copies_of_a_header_are_refused(
+    talk: Open, name: str, value: str | None, how: str
+) -> None:
+    conversation = talk()
+    twice = [(name, value or conversation.token or "")] * 2
+    lines = [each for each in conversation.headers().items() if each[0] != name]
+    content = b'{"jsonrpc":"2.0","method":"notifications/x"}' if how == "POST" else None
+    response = conversation._http.request(
+        how, conversation.url, content=content, headers=[*lines, *twice]
+    )
+    assert response.status_code == 400 and "more than once" in response.text
+    assert conversation.ask("ping").result == {}
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_methods_that_are_offered_are_those_that_are_served(
+    server_factory: ServerFactory, talk: Open, enabled: bool
+) -> None:
+    config = {**CONFIG, "legacy": {"enabled": enabled}}
+    config["server"] = {**CONFIG["server"], "allowed_origins": ["https://app.example"]}
+    conversation = talk(server=server_factory(TOOLS, config), opened=False)
+    methods = "GET, POST, DELETE" if enabled else "POST"
+    refused = conversation._http.put(conversation.url)
+    assert (refused.status_code, refused.headers["allow"]) == (405, f"{methods}, OPTIONS")
+    asks = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
+    preflight = conversation._http.options(conversation.url, headers=asks)
+    assert preflight.headers["access-control-allow-methods"] == methods
 
 
 def test_old_and_new_clients_do_not_rub_off_on_each_other(talk: Open) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.sessions.conftest import CONFIG, TOOLS
 from tests.sessions.conversation import CLIENT, EVERYTHING
 from tests.support import legacy_schema
+from tests.support.client import body_of, encode
 from tests.support.legacy_schema import VERSIONS
 from tests.support.stdio import StdioServer
 from tests.support.toolfiles import write_tool
@@ -144,14 +145,85 @@ def test_batches_are_answered_where_the_revision_has_them(old: OldStdio) -> None
     [
         b"[]",
         b"[1]",
+        b"[",
         b'[{"jsonrpc":"2.0","id":1,"method":"initialize"}]',
+        b"[%b]" % encode(body_of("ping")),
     ],
 )
 def test_a_bad_batch_is_refused(old: OldStdio, line: bytes) -> None:
     old.open("2025-03-26")
     old.send(line)
     error = old.wait_for(lambda message: "error" in message)
-    assert error["error"]["code"] == -32600
+    assert error["error"]["code"] == (-32700 if line == b"[" else -32600)
+    assert "id" not in error  # it is that of no request
+
+
+def test_requests_of_a_batch_are_requests_like_others(old: OldStdio, tmp_path: Path) -> None:
+    old.open("2025-03-26")
+    path = tmp_path / "lines"
+    wait = {"name": "wait", "arguments": {"path": str(path)}}
+    old.send(
+        [
+            {"jsonrpc": "2.0", "id": "long", "method": "tools/call", "params": wait},
+            {"jsonrpc": "2.0", "id": "quick", "method": "ping"},
+        ]
+    )
+    eventually_lines(path, "began")
+    cancel = {
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": {"requestId": "long"},
+    }
+    old.send([{"jsonrpc": "2.0", "id": "long2", "method": "ping"}, cancel])
+    assert eventually_lines(path, "cancelled") == ["began", "cancelled"]
+    for id in ("quick", "long2"):  # each alone: who cancels a request wants no answer to it
+        found: Any = old.wait_for(
+            lambda message, id=id: isinstance(message, list) and message[0]["id"] == id
+        )
+        assert [each["id"] for each in found] == [id]
+
+
+def test_an_id_under_way_is_refused_in_a_batch(old: OldStdio, tmp_path: Path) -> None:
+    old.open("2025-03-26")
+    path = tmp_path / "lines"
+    id = old.use("wait", {"path": str(path)})
+    eventually_lines(path, "began")
+    old.send(
+        [{"jsonrpc": "2.0", "id": each, "method": "ping"} for each in (id, "other")],
+    )
+    found: Any = old.wait_for(lambda message: isinstance(message, list))
+    by_id = {message["id"]: message for message in found}
+    assert by_id[id]["error"]["code"] == -32600 and by_id["other"]["result"] == {}
+    old.cancel(id)
+    eventually_lines(path, "cancelled")
+
+
+def test_a_request_line_says_how_it_ended(old: OldStdio) -> None:
+    old.open("2025-11-25")
+    trace = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+    ids = {
+        "none": old.old("nothing"),
+        "unknown": old.use("no_such_tool"),
+        "bad": old.use("add", {"a": "x"}),
+        "failed": old.use("refuse"),
+        "good": old.use("add", {"a": 1}, _meta={"traceparent": trace}),
+    }
+    lines = {
+        name: old.wait_for_log(lambda log, id=id: log.get("request_id") == id)  # type: ignore[misc]  # of this turn
+        for name, id in ids.items()
+    }
+    outcomes = {name: line["outcome"] for name, line in lines.items()}
+    assert outcomes == {
+        "none": "protocol_error",
+        "unknown": "protocol_error",
+        "bad": "tool_error",
+        "failed": "tool_error",
+        "good": "ok",
+    }
+    assert (lines["none"]["code"], lines["unknown"]["code"]) == (-32601, -32602)
+    assert lines["failed"]["tool"] == "refuse"
+    assert lines["good"]["trace_id"] == "a" * 32
+    assert all(line["client"] == CLIENT["name"] for line in lines.values())
 
 
 def test_modern_and_old_requests_share_a_process(old: OldStdio) -> None:
