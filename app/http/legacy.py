@@ -168,7 +168,9 @@ class LegacyEndpoint:
         exchange.record.refused(error)
         legacy = told(error)
         exchange.response.add_headers(legacy.headers)
-        await exchange.response.json(legacy.response(id), legacy.http_status)
+        # In band where it answers a request; GET, DELETE and notifications have the status alone.
+        status = error.http_status if id is None else legacy.http_status
+        await exchange.response.json(legacy.response(id), status)
 
     async def _batch(
         self, batch: Batch, revision: Revision, session: Session | None, exchange: Exchange
@@ -261,6 +263,7 @@ class LegacyEndpoint:
         stream = self._hub.open(exchange.principal, credential_of(exchange), SLOW_READER_S)
         watch = Watch(exchange.connection, exchange.receive, stream.leave)
         stream.drop = watch.abort
+        forget = self._methods.on_end(session.id, stream.end)
         try:
             if place is None:
                 await exchange.response.open_stream()
@@ -271,6 +274,7 @@ class LegacyEndpoint:
                     return
             await _tell(stream, exchange)
         finally:
+            forget()
             watch.stop()
             self._hub.close(stream)
 

@@ -38,7 +38,9 @@ from tests.sessions.conftest import CONFIG, KEYS
 from tests.support.cases import rows
 
 ADA = Principal(issuer="i", subject="ada")
-SESSION = Session("one", REVISIONS["2025-11-25"], {}, Implementation("c", "1"), 1e12)
+SESSION = Session(
+    "one", REVISIONS["2025-11-25"], {}, Implementation("c", "1"), 1e12, owner_of(ADA.identity)
+)
 
 
 @pytest.fixture
@@ -351,7 +353,7 @@ async def test_listeners_that_left_while_their_session_was_looked_up_are_forgott
 
     state, store = State(), Held()
     store.released = asyncio.Event()
-    state.sessions = store
+    state.ended = store
     tmp_path.joinpath("tools").mkdir()
     tools = {"directory": str(tmp_path / "tools"), "reload": False}
     settings = Settings.model_validate({**CONFIG, "server": {"port": 0}, "tools": tools})

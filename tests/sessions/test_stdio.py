@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -177,10 +178,12 @@ def test_requests_of_a_batch_are_requests_like_others(old: OldStdio, tmp_path: P
     old.send([{"jsonrpc": "2.0", "id": "long2", "method": "ping"}, cancel])
     assert eventually_lines(path, "cancelled") == ["began", "cancelled"]
     for id in ("quick", "long2"):  # each alone: who cancels a request wants no answer to it
-        found: Any = old.wait_for(
-            lambda message, id=id: isinstance(message, list) and message[0]["id"] == id
-        )
+        found: Any = old.wait_for(partial(_is_batch_of, id))
         assert [each["id"] for each in found] == [id]
+
+
+def _is_batch_of(id: str, message: Any) -> bool:
+    return isinstance(message, list) and message[0]["id"] == id
 
 
 def test_an_id_under_way_is_refused_in_a_batch(old: OldStdio, tmp_path: Path) -> None:

@@ -66,6 +66,14 @@ def test_streams_end_when_the_server_does(server_factory: ServerFactory, talk: O
     assert server.wait() == 0
 
 
+def test_who_ends_a_session_ends_its_streams_alone(talk: Open) -> None:
+    ended, other = talk(), talk()
+    with ended.get() as (_, found), other.get():
+        assert ended.end().status_code == 204
+        assert list(found) == []
+    assert other.ask("ping").result == {}
+
+
 @pytest.fixture(scope="module")
 def polled(module_server_factory: ServerFactory) -> ServerProcess:
     """A server that sends clients away from streams that stay open."""
