@@ -75,8 +75,13 @@ class Dialogues:
                 text = "The answer cannot be passed on now."
                 raise Unavailable(text, retry_after_s=1) from error
 
-    async def ask(self, session: Session, asked: Mapping[str, Any], say: Say) -> dict[str, Any]:
-        """Send a request and wait for the response. Nobody answers it any more once this returns.
+    async def ask(
+        self, session: Session, asked: Mapping[str, Any], say: Say, *, withdraw: Say
+    ) -> dict[str, Any]:
+        """Send a request and wait for the response.
+
+        Args:
+            withdraw: Sends that nobody waits any more, where there was none.
 
         Raises:
             ToolError: None came in time.
@@ -89,10 +94,10 @@ class Dialogues:
             async with asyncio.timeout(self.timeout_s):
                 return await future
         except TimeoutError:
-            say(withdrawn(id, "Nobody has answered in time."))
+            withdraw(withdrawn(id, "Nobody has answered in time."))
             raise ToolError("Nobody has answered the tool's question in time.") from None
         except asyncio.CancelledError:
-            say(withdrawn(id, "Nobody waits for the answer any more."))
+            withdraw(withdrawn(id, "Nobody waits for the answer any more."))
             raise
         finally:
             del self._waiting[id]
@@ -105,10 +110,20 @@ class Dialogues:
 
 
 class LiveAsking(Asking):
-    """The questions of one call of a tool, each of which waits for its answer."""
+    """The questions of one call of a tool, each of which waits for its answer.
+
+    Args:
+        withdraw: Sends that a question is over; None: as long as the call is not.
+    """
 
     def __init__(
-        self, dialogues: Dialogues, session: Session, principal: Principal, execution: Execution
+        self,
+        dialogues: Dialogues,
+        session: Session,
+        principal: Principal,
+        execution: Execution,
+        *,
+        withdraw: Say | None = None,
     ) -> None:
         super().__init__(
             dialogues.desk,
@@ -120,6 +135,7 @@ class LiveAsking(Asking):
             state=None,
         )
         self._execution = execution
+        self._withdraw = withdraw or execution.ask
         self._dialogues = dialogues
         self._session = session
         self._values: dict[str, Any] = {}
@@ -203,7 +219,9 @@ class LiveAsking(Asking):
         try:
             asked = question(sent, self._session.revision, elicitation_id=secrets.token_hex(16))
             async with self._rest():
-                response = await self._dialogues.ask(self._session, asked, self._execution.ask)
+                response = await self._dialogues.ask(
+                    self._session, asked, self._execution.ask, withdraw=self._withdraw
+                )
             return answer(sent["method"], response)
         except (Unaskable, Refused) as error:
             raise ToolError(str(error)) from None

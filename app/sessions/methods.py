@@ -23,7 +23,7 @@ from app.protocol.inbound import Call, trace_parent
 from app.protocol.jsonrpc import Message, dumps, loads
 from app.protocol.schema import LOG_LEVELS, Implementation, RequestId, RequestMeta
 from app.registry.tool import Tool
-from app.sessions.dialogue import Dialogues, LiveAsking
+from app.sessions.dialogue import Dialogues, LiveAsking, Say
 from app.sessions.tokens import Session, Sessions
 from app.state.interface import Bus, StoreUnavailable
 
@@ -147,12 +147,15 @@ class LegacyMethods:
         sender: Sender,
         *,
         can_ask: bool,
+        withdraw: Say | None = None,
     ) -> Reply | Running:
         """Answer a request.
 
         Args:
             session: None: the client has opened none, and is served without.
             can_ask: Whether requests can be sent to the client while its call runs.
+            withdraw: Tells the client that such a request is over, also after the call was
+                cancelled; None: then nothing can be told.
 
         Raises:
             ProtocolError: In modern terms; ``app.legacy.errors`` has those of the revision.
@@ -163,7 +166,9 @@ class LegacyMethods:
             case "logging/setLevel":
                 return await self._set_level(message, session)
             case "tools/list" | "tools/call":
-                return await self._tools(message, revision, session, sender, can_ask=can_ask)
+                return await self._tools(
+                    message, revision, session, sender, can_ask=can_ask, withdraw=withdraw
+                )
         raise MethodNotFound("This server does not have the requested method.")
 
     def finished(self, session: Session | None, id: RequestId) -> None:
@@ -235,6 +240,7 @@ class LegacyMethods:
         sender: Sender,
         *,
         can_ask: bool,
+        withdraw: Say | None,
     ) -> Reply | Running:
         assert message.id is not None
         params = message.params or {}
@@ -254,7 +260,7 @@ class LegacyMethods:
                 if can_ask:
                     answer.asking = None  # the kind that asks in results
                     answer.begin_asking = partial(
-                        LiveAsking, self.dialogues, session, sender.principal
+                        LiveAsking, self.dialogues, session, sender.principal, withdraw=withdraw
                     )
             return Running(answer, session, revision, wraps(answer.tool.output.schema), self._quick)
         assert isinstance(answer, Reply)

@@ -40,7 +40,7 @@ class Session(NamedTuple):
         capabilities: As ``ClientCapabilities`` of 2026-07-28.
         client: For display alone.
         expires_at: POSIX time.
-        owner: As whose a store counts what is kept for it.
+        owner: As whose a store counts what is kept for it; empty: nobody in particular.
     """
 
     id: str
@@ -48,7 +48,7 @@ class Session(NamedTuple):
     capabilities: Mapping[str, Any]
     client: Implementation
     expires_at: float
-    owner: str
+    owner: str = ""
 
 
 class Sessions:
@@ -161,7 +161,9 @@ class Sessions:
             Unavailable: It could not be written down.
         """
         try:
-            await self._ended.set(_ended(session), b"", ttl_s=self._left_s(session))
+            await self._ended.set(
+                _ended(session), b"", ttl_s=self._left_s(session), owner=session.owner
+            )
         except StoreUnavailable as error:
             raise _unwritten() from error
 

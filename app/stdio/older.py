@@ -92,6 +92,7 @@ class OlderRevisions:
                 session,
                 sender,
                 can_ask=session is not None and not in_batch,
+                withdraw=self._channel.put,
             )
             if isinstance(answer, Running):
                 await self._carry(answer, flight, in_batch=in_batch)

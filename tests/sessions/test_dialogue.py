@@ -31,7 +31,10 @@ def dialogues(bus: LocalBus, timeout_s: float = 5) -> Dialogues:
 
 
 async def asked(of: Dialogues, said: list[Any]) -> "asyncio.Task[dict[str, Any]]":
-    task = asyncio.create_task(of.ask(SESSION, ASKED, lambda each: said.append(json.loads(each))))
+    def say(message: bytes) -> None:
+        said.append(json.loads(message))
+
+    task = asyncio.create_task(of.ask(SESSION, ASKED, say, withdraw=say))
     await asyncio.sleep(0)
     assert said[0]["method"] == "roots/list"
     return task

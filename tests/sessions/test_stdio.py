@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -178,12 +177,21 @@ def test_requests_of_a_batch_are_requests_like_others(old: OldStdio, tmp_path: P
     old.send([{"jsonrpc": "2.0", "id": "long2", "method": "ping"}, cancel])
     assert eventually_lines(path, "cancelled") == ["began", "cancelled"]
     for id in ("quick", "long2"):  # each alone: who cancels a request wants no answer to it
-        found: Any = old.wait_for(partial(_is_batch_of, id))
-        assert [each["id"] for each in found] == [id]
+
+        def is_answer(message: Any, id: str = id) -> bool:
+            return isinstance(message, list) and message[0]["id"] == id
+
+        found: Any = old.wait_for(is_answer)
+        assert len(found) == 1
 
 
-def _is_batch_of(id: str, message: Any) -> bool:
-    return isinstance(message, list) and message[0]["id"] == id
+def test_a_question_of_a_cancelled_call_is_withdrawn(old: OldStdio) -> None:
+    old.open("2025-11-25")
+    id = old.use("book", {"who": "Ada"})
+    question = old.wait_for(lambda message: message.get("method") == "elicitation/create")
+    old.cancel(id)
+    withdrawn = old.wait_for(lambda message: message.get("method") == "notifications/cancelled")
+    assert withdrawn["params"]["requestId"] == question["id"]
 
 
 def test_an_id_under_way_is_refused_in_a_batch(old: OldStdio, tmp_path: Path) -> None:
