@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.execution.execution import Execution
@@ -203,6 +203,7 @@ async def test_streams_take_no_room_of_sessions_and_are_their_callers(tmp_path: 
     await replays.close()
 
 
+@example(sizes=[MAX_BYTES // 3] * 5, count=0)
 @given(sizes=st.lists(st.integers(0, MAX_BYTES // 3), max_size=12), count=st.integers(0, 600))
 async def test_a_recording_has_bounds(sizes: list[int], count: int) -> None:
     replays = Replays(MemoryStore(), LocalBus(), ttl_s=9)
@@ -322,6 +323,19 @@ async def test_who_comes_back_takes_a_place_among_the_listeners(tmp_path: Path) 
             await reader.done()
             assert reader.is_over
         assert hub.authenticated() == []
+
+
+async def test_who_reads_the_rest_is_told_goodbye(carries: Carrying) -> None:
+    client = await _begun(carries)
+    client.leave()
+    await client.done()
+    back = carries.come_back(client.ids[0])
+    await until(lambda: back.messages, "what was missed")
+    carries.service.hub.shut_down()
+    await back.done()
+    assert back.is_over and not any("result" in message for message in back.messages)
+    carries.say("end")
+    await carries.called()
 
 
 async def test_who_leaves_while_it_reads_the_rest_leaves_nothing_behind(carries: Carrying) -> None:
