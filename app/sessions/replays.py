@@ -26,6 +26,9 @@ MAX_EVENTS: Final = 256
 MAX_BYTES: Final = 4 * 1024 * 1024
 """Of one stream; beyond either the oldest events are forgotten, but for the last one."""
 
+MAX_LIVE_BYTES: Final = 64 * 1024 * 1024
+"""Of all streams of one process that go on; beyond it a stream that grows forgets likewise."""
+
 LOOK_S: Final = 0.5
 """How often a stream is looked at of which nothing is heard."""
 
@@ -66,6 +69,7 @@ class Recording:
         id: Of the stream.
         on_attach: Called when the client has come back for it, perhaps elsewhere.
         is_known: Whether the client was told the id: nobody asks for what it does not know.
+        size: Bytes of the messages that are kept.
     """
 
     def __init__(self, replays: "Replays", session: Session, principal: Principal) -> None:
@@ -76,7 +80,7 @@ class Recording:
         self._owner = owner_of(principal.identity)
         self._replays = replays
         self._events: list[tuple[int, bytes]] = []
-        self._size = 0
+        self.size = 0
         self._number = 0
         self._is_done = False
         self._has_news = True
@@ -99,11 +103,20 @@ class Recording:
         self._has_news = True
         self._number += 1
         self._events.append((self._number, message))
-        self._size += len(message)
-        while len(self._events) > 1 and (len(self._events) > MAX_EVENTS or self._size > MAX_BYTES):
+        self.size += len(message)
+        self._replays.live_bytes += len(message)
+        while len(self._events) > 1 and self._is_too_much():
             _, dropped = self._events.pop(0)
-            self._size -= len(dropped)
+            self.size -= len(dropped)
+            self._replays.live_bytes -= len(dropped)
         return f"{self.id}.{self._number}"
+
+    def _is_too_much(self) -> bool:
+        return (
+            len(self._events) > MAX_EVENTS
+            or self.size > MAX_BYTES
+            or self._replays.live_bytes > MAX_LIVE_BYTES
+        )
 
     def finish(self) -> None:
         """Nothing more will come."""
@@ -139,12 +152,16 @@ class Replays:
     Args:
         store: Holds nothing else: what callers fill must not push out sessions.
         ttl_s: How long that is.
+
+    Attributes:
+        live_bytes: What the streams that go on hold in memory.
     """
 
     def __init__(self, store: Store, bus: Bus, *, ttl_s: float) -> None:
         self._store = store
         self._bus = bus
         self.ttl_s = ttl_s
+        self.live_bytes = 0
         self._is_closed = False
         self._live: dict[str, Recording] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -163,7 +180,8 @@ class Replays:
     def end(self, recording: Recording) -> None:
         """Nothing more comes of a stream."""
         recording.on_attach = None  # it leads back to whoever has the recording
-        self._live.pop(recording.name, None)
+        if self._live.pop(recording.name, None) is not None:
+            self.live_bytes -= recording.size
 
     def follow(self, work: Coroutine[Any, Any, None]) -> bool:
         """Let something go on whose client has gone. False: it is too late for that."""

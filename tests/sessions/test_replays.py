@@ -220,6 +220,22 @@ async def test_a_recording_has_bounds(sizes: list[int], count: int) -> None:
     await replays.close()
 
 
+async def test_all_streams_that_go_on_have_a_bound_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.sessions.replays.MAX_LIVE_BYTES", 1000)
+    replays = Replays(MemoryStore(), LocalBus(), ttl_s=9)
+    recordings = [replays.begin(SESSION, ADA) for _ in range(4)]
+    for recording in 100 * recordings:
+        recording.add(b"x" * 90)
+        assert replays.live_bytes == sum(each.size for each in recordings) <= 1000
+    assert all(recording.size for recording in recordings)  # none has lost its last event
+    for recording in 2 * recordings:
+        replays.end(recording)
+    assert replays.live_bytes == 0
+    await replays.close()
+
+
 async def _all(replays: Replays, recording: Recording) -> AsyncIterator[tuple[str, bytes]]:
     recording.finish()
     await recording.write()
