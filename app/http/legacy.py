@@ -28,7 +28,7 @@ from app.protocol.errors import (
     ProtocolError,
 )
 from app.protocol.headers import HeaderMap
-from app.protocol.inbound import unsupported_in_session
+from app.protocol.inbound import unsupported, unsupported_by_all, unsupported_in_session
 from app.protocol.jsonrpc import Message, loads, result_response
 from app.protocol.schema import MODERN_PROTOCOL_VERSIONS, RequestId
 from app.sessions.batches import Batch, is_response, read_batch
@@ -126,7 +126,14 @@ class LegacyEndpoint:
     async def notification(
         self, method: str, params: Mapping[str, Any] | None, exchange: Exchange
     ) -> None:
-        """Take notice of what a client tells."""
+        """Take notice of what a client tells.
+
+        Raises:
+            UnsupportedProtocolVersion: Without a session, of a revision that nobody serves.
+        """
+        version = _version(exchange.headers)
+        if not self.is_of_session(exchange.headers) and version not in REVISIONS:
+            raise unsupported_by_all(unsupported(version))
         try:
             session = await self._session(exchange)
         except ProtocolError as error:

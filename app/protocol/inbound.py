@@ -115,7 +115,7 @@ def classify(
         return _without_version(headers, message, meta)
     except UnsupportedProtocolVersion as error:
         if legacy:
-            error = _unsupported_by_all(error)
+            error = unsupported_by_all(error)
         return Rejected(error, message.id, message.method)
     except ProtocolError as error:
         return Rejected(error, message.id, message.method)
@@ -205,7 +205,7 @@ def unsupported_in_session(requested: str) -> UnsupportedProtocolVersion:
     )
 
 
-def _unsupported_by_all(error: UnsupportedProtocolVersion) -> UnsupportedProtocolVersion:
+def unsupported_by_all(error: UnsupportedProtocolVersion) -> UnsupportedProtocolVersion:
     """The same where older revisions are served too."""
     requested = str(error.data["requested"])
     older = ", ".join(LEGACY_PROTOCOL_VERSIONS)
