@@ -12,7 +12,7 @@ from app.http.disconnect import SLOW_READER_S, Watch
 from app.http.exchange import Disconnected, Exchange
 from app.http.gate import ALLOW_SESSIONS, negotiate
 from app.http.legacy_calls import RETRY_MS, LegacyCalls
-from app.http.listening import credential_of
+from app.http.listening import credential_of, tell
 from app.http.responses import event, priming_event
 from app.legacy.errors import told
 from app.legacy.notifications import TOOLS_LIST_CHANGED
@@ -279,7 +279,11 @@ class LegacyEndpoint:
                 await exchange.response.open_stream(priming_event(last, RETRY_MS))
                 if await self._replay(session, place, stream, exchange):
                     return
-            await _tell(stream, exchange)
+            await tell(stream, event(TOOLS_LIST_CHANGED), exchange.response)
+            if stream.gone:
+                exchange.response.disconnected()
+            else:
+                await exchange.response.end()
         finally:
             forget()
             watch.stop()
@@ -345,28 +349,6 @@ def no_session(method: str) -> MethodNotAllowed:
         "with the header Mcp-Session-Id.",
         allow=ALLOW_SESSIONS,
     )
-
-
-async def _tell(stream: Stream, exchange: Exchange) -> None:
-    response, loop = exchange.response, asyncio.get_running_loop()
-    changed = event(TOOLS_LIST_CHANGED)
-    while True:
-        stream.quiet_since = loop.time()
-        await stream.wait()
-        if stream.gone:
-            response.disconnected()
-            return
-        stream.writing_since = loop.time()
-        if stream.changed:
-            stream.changed = False
-            await response.notify(changed)
-        elif stream.quiet and not stream.closing:
-            await response.keep_alive()
-        stream.quiet = False
-        stream.writing_since = None
-        if stream.closing and not stream.changed:
-            await response.end()
-            return
 
 
 def _revision(session: Session | None, version: str | None) -> Revision:

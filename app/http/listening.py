@@ -37,7 +37,7 @@ async def carry_subscription(
     stream.drop = watch.abort
     try:
         await response.notify(acknowledgement)
-        await _tell(stream, id, response)
+        await tell(stream, event(tools_list_changed(id)), response)
         if stream.gone:
             response.disconnected()
         else:
@@ -56,9 +56,13 @@ def credential_of(exchange: Exchange) -> HeaderMap | None:
     )
 
 
-async def _tell(stream: Stream, id: RequestId, response: Response) -> None:
+async def tell(stream: Stream, changed: bytes, response: Response) -> None:
+    """Send what a listener has to be told, until it has gone or the stream is to end.
+
+    Args:
+        changed: The event that says that the list of tools is another one.
+    """
     loop = asyncio.get_running_loop()
-    changed = event(tools_list_changed(id))
     while True:
         stream.quiet_since = loop.time()
         await stream.wait()
