@@ -29,9 +29,9 @@ from app.protocol.errors import (
 )
 from app.protocol.headers import HeaderMap
 from app.protocol.inbound import unsupported, unsupported_by_all, unsupported_in_session
-from app.protocol.jsonrpc import Message, loads, result_response
+from app.protocol.jsonrpc import Batch, Message, loads, result_response
 from app.protocol.schema import MODERN_PROTOCOL_VERSIONS, RequestId
-from app.sessions.batches import Batch, is_response, read_batch
+from app.sessions.batches import is_response, read_batch
 from app.sessions.methods import LegacyMethods, Running
 from app.sessions.replays import Place, Replays, place_of
 from app.sessions.tokens import Session

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
@@ -39,6 +39,19 @@ class Message(NamedTuple):
     id: RequestId | None
     method: str
     params: dict[str, Any] | None
+
+
+class Batch(NamedTuple):
+    """What is in a batch, by kind, and each kind in its order.
+
+    Attributes:
+        requests: Those that the batch itself does not cancel.
+        responses: Answers to questions of the server.
+    """
+
+    requests: Sequence[Message]
+    notifications: Sequence[Message]
+    responses: Sequence[dict[str, Any]]
 
 
 class BadEnvelope(Exception):

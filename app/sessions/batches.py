@@ -1,27 +1,14 @@
 """Batches of the revisions that had them: an array of messages, read as a whole or refused."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from app.legacy.revisions import Revision
 from app.protocol.errors import InvalidRequest
-from app.protocol.jsonrpc import BadEnvelope, Message, message_of, request_id
+from app.protocol.jsonrpc import BadEnvelope, Batch, Message, message_of, request_id
 from app.protocol.schema import PROTOCOL_VERSION_KEY, RequestId
 
 MAX_BATCH: Final = 100
-
-
-class Batch(NamedTuple):
-    """What is in a batch, by kind, and each kind in its order.
-
-    Attributes:
-        requests: Those that the batch itself does not cancel.
-        responses: Answers to questions of the server.
-    """
-
-    requests: Sequence[Message]
-    notifications: Sequence[Message]
-    responses: Sequence[dict[str, Any]]
 
 
 def read_batch(values: Sequence[Any], revision: Revision, *, in_session: bool) -> Batch:

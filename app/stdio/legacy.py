@@ -5,8 +5,7 @@ from typing import Any, Protocol
 
 from app.methods.answers import Sender
 from app.protocol.inbound import Notification, Response
-from app.protocol.jsonrpc import Message
-from app.sessions.batches import Batch
+from app.protocol.jsonrpc import Batch, Message
 from app.stdio.flight import Flight
 
 

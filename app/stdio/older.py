@@ -18,8 +18,8 @@ from app.methods.subscriptions import Hub
 from app.protocol.errors import ProtocolError
 from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Notification, Response
-from app.protocol.jsonrpc import Message, result_response
-from app.sessions.batches import Batch, read_batch
+from app.protocol.jsonrpc import Batch, Message, result_response
+from app.sessions.batches import read_batch
 from app.sessions.methods import LegacyMethods, Running
 from app.sessions.tokens import Session
 from app.stdio.channel import SLOW_READER_S, Channel

@@ -15,9 +15,8 @@ from app.methods.subscriptions import Hub
 from app.protocol.errors import InvalidParams
 from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Notification, Response
-from app.protocol.jsonrpc import Message, result_response
+from app.protocol.jsonrpc import Batch, Message, result_response
 from app.protocol.messages import ServerMessages
-from app.sessions.batches import Batch
 from app.settings import Settings
 from app.stdio.channel import Channel
 from app.stdio.door import Door
