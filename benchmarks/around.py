@@ -19,7 +19,7 @@ import uvloop
 from app.execution.execution import Execution
 from app.methods.answers import Answer, Sender
 from app.protocol.inbound import Call, RequestMeta
-from app.server import Service
+from app.service import Service
 from app.settings import Settings
 
 ROUNDS = 8

@@ -28,7 +28,7 @@ from app.protocol.errors import MissingRequiredClientCapability, ParseError, Pro
 from app.protocol.inbound import Call
 from app.protocol.jsonrpc import loads
 from app.protocol.schema import LATEST_PROTOCOL_VERSION, Implementation, RequestMeta
-from app.server import Service
+from app.service import Service
 from app.settings import Settings
 
 

@@ -27,7 +27,7 @@ from app.registry.assembly import Assembly
 from app.registry.once import load_once
 from app.registry.tool import definition_of
 from app.reloading import check_access
-from app.server import server_messages
+from app.service import server_messages
 from app.settings import Settings
 
 Finding = dict[str, Any]

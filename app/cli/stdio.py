@@ -25,7 +25,7 @@ from app.cli.options import (
 from app.cli.running import run_to_the_end, start_log
 from app.protocol.errors import ProtocolError, Unauthorized, Unavailable
 from app.protocol.headers import HeaderMap
-from app.server import Service, server_messages
+from app.service import Service, server_messages
 from app.settings import Settings
 from app.stdio.channel import Channel
 from app.stdio.credential import ACCESS_TOKEN, API_KEY, UnusableCredential, take_credential

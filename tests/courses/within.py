@@ -15,7 +15,7 @@ from app.principal import ANONYMOUS, Principal
 from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call
 from app.protocol.schema import RequestMeta
-from app.server import Service
+from app.service import Service
 from app.settings import Settings
 
 GATED: Final = Path(__file__).parent / "gated"

@@ -26,7 +26,7 @@ from app.protocol.schema import RequestMeta
 from app.protocol.sealed import KeyRing
 from app.registry.catalog import Catalog
 from app.registry.once import load_once
-from app.server import server_messages
+from app.service import server_messages
 from app.settings import Settings
 from app.state.interface import Quota, Wait
 from app.state.memory import MemoryStore

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Callable, MutableMapping
 from pathlib import Path
 from typing import Any, Final
 
+from app.backing import State
 from app.http.responses import CONNECTION_EXTENSION
-from app.server import Service, State
+from app.service import Service
 from app.settings import Settings
 from app.state.memory import MemoryStore
 from tests.sessions.conftest import CONFIG

@@ -16,7 +16,7 @@ from app.principal import Principal
 from app.protocol.jsonrpc import Message
 from app.protocol.schema import Implementation
 from app.protocol.sealed import KeyRing
-from app.server import Service
+from app.service import Service
 from app.sessions.dialogue import Dialogues, LiveAsking
 from app.sessions.methods import Running
 from app.sessions.tokens import Session

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from app.backing import State
 from app.methods.answers import Reply, Sender
 from app.protocol.jsonrpc import Message
-from app.server import Service, State
+from app.service import Service
 from app.sessions.methods import LegacyMethods, Running
 from app.sessions.tokens import Session
 from app.settings import Settings

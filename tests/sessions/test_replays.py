@@ -11,13 +11,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from app.backing import State
 from app.execution.execution import Execution
 from app.http import legacy_calls
 from app.http.serving import make_server
 from app.legacy.revisions import REVISIONS
 from app.principal import ANONYMOUS, Principal
 from app.protocol.schema import Implementation
-from app.server import State, create_app
+from app.server import create_app
 from app.sessions.replays import (
     ATTACH_TOPIC,
     DELIVERED_TTL_S,

@@ -9,8 +9,9 @@ from typing import Any, Final, cast
 
 import pytest
 
+from app.backing import State
 from app.http.serving import Server, make_server
-from app.server import State, create_app
+from app.server import create_app
 from app.settings import Settings
 from app.state.memory import MemoryStore
 from tests.sessions.conftest import CONFIG, TOOLS

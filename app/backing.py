@@ -1,0 +1,39 @@
+"""What outlives a request: the stores and the bus of one server or of a fleet."""
+
+from app.state.interface import Bus, Store
+from app.state.local_bus import LocalBus
+from app.state.memory import MemoryStore
+
+
+class State:
+    """What outlives a request, in the memory of this process.
+
+    Stores of their own, so that what callers may fill pushes out nothing else.
+
+    Attributes:
+        control: What administrators have decided, and nothing that callers can fill.
+    """
+
+    is_shared = False
+    """Whether other servers see it, and it survives this one."""
+
+    def __init__(self) -> None:
+        self.limits: Store = MemoryStore()
+        self.kept: Store = MemoryStore()
+        self.outcomes: Store = MemoryStore()
+        self.sessions: Store = MemoryStore()
+        self.ended: Store = MemoryStore()
+        self.replays: Store = MemoryStore()
+        self.control: Store = MemoryStore()
+        self.bus: Bus = LocalBus()
+
+    @property
+    def problem(self) -> str | None:
+        """Why it cannot be used at the moment; None: it can."""
+        return None
+
+    async def start(self) -> None:
+        """Connect, as far as that is possible now: what cannot be reached yet is tried again."""
+
+    async def close(self) -> None:
+        """Let go of it. What the servers of a fleet share stays for the others."""

@@ -1,0 +1,405 @@
+"""Composition root: the only place that wires the parts together, behind all doors."""
+
+import asyncio
+import secrets
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from app.auth.authenticator import LOOK_S, Authenticator
+from app.auth.login import Login
+from app.auth.metadata import metadata_paths, resource_metadata
+from app.backing import State
+from app.execution.asking import Desk
+from app.execution.caching import ResultCache
+from app.execution.course import Courses
+from app.execution.endings import Endings
+from app.execution.executor import Executor
+from app.execution.idempotency import Claims
+from app.execution.manner import Manner
+from app.execution.pages import no_pages_url, pages_url
+from app.execution.processes.pool import Processes
+from app.execution.results import ResultEncoder
+from app.execution.watchdog import Watchdog
+from app.guards.redaction import Redactor
+from app.http.endpoint import Endpoint
+from app.http.landing import Landing
+from app.http.legacy import LegacyEndpoint
+from app.http.legacy_calls import LegacyCalls
+from app.methods.discover import Discover
+from app.methods.router import Router
+from app.methods.subscriptions import Hub, Listen, Stream
+from app.methods.tools import CallTool, ListTools
+from app.policy.limits import Limiter
+from app.principal import Principal
+from app.protocol.errors import Unauthorized, Unavailable
+from app.protocol.headers import HeaderMap
+from app.protocol.messages import ServerMessages
+from app.protocol.sealed import KeyRing
+from app.registry.catalog import Catalog
+from app.registry.live import Registry
+from app.registry.tool import Tool
+from app.registry.watcher import changes
+from app.reloading import as_far_as_possible, files_of, is_usable, read_again
+from app.sessions.dialogue import Dialogues
+from app.sessions.methods import LegacyMethods
+from app.sessions.replays import Replays
+from app.sessions.tokens import Sessions
+from app.settings import Settings
+from app.version import server_version
+
+WATCH_STOP_S: Final = 2.0
+COURSES_STOP_S: Final = 2.0
+LOOK_AT_ONCE: Final = 50
+"""Listeners whose credentials are looked at without a pause for others."""
+log = structlog.get_logger()
+
+
+def server_info(settings: Settings) -> dict[str, Any]:
+    """``Implementation`` object of a server with these settings."""
+    info: dict[str, Any] = {"name": settings.server.name, "version": server_version()}
+    if settings.server.title:
+        info["title"] = settings.server.title
+    return info
+
+
+def server_messages(settings: Settings) -> ServerMessages:
+    """The messages of a server with these settings."""
+    return ServerMessages(server_info(settings))
+
+
+def key_ring(settings: Settings) -> KeyRing:
+    """The configured keys, or one that lives as long as the process."""
+    keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
+    return KeyRing(keys or [secrets.token_bytes(32)])
+
+
+def _manner(settings: Settings) -> Manner:
+    """What tools say to their client is masked as the log is."""
+    kinds, locales = settings.logging.redact, settings.logging.locales
+    redactor = Redactor(kinds, locales=locales) if kinds else None
+    return Manner(cleans=settings.execution.clean_text, redactor=redactor)
+
+
+class Service:
+    """Everything behind the doors of one process: registry, executor, router, listeners.
+
+    Args:
+        config: The configuration file to watch, if any.
+        flags: Command line values, which stay in force when the file changes.
+        enforce: False for somebody at the machine's own keyboard: no rule applies.
+        pages: Whether users reach pages of this process.
+        log_problems: Whether problems with tools go to the log.
+        state: Shared with the other servers of a fleet; None: of this process alone.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        config: Path | None = None,
+        flags: dict[str, dict[str, Any]] | None = None,
+        enforce: bool = True,
+        pages: bool = True,
+        log_problems: bool = True,
+        state: State | None = None,
+    ) -> None:
+        self.settings = settings
+        self._config = config
+        self._flags = flags
+        messages = server_messages(settings)
+        self._named: frozenset[Path] = frozenset()
+        self._must_load = asyncio.Event()
+        state = state or State()
+        limiter = Limiter(state.limits)
+        self.hub = Hub(
+            limit=settings.limits.listen_streams,
+            limit_anonymous=self._places_of_anonymous_callers,
+            keep_alive_s=settings.execution.keep_alive_s,
+            look=self._look,
+            renew=self._renew,
+            next_edge=lambda: self.registry.catalog.next_edge,
+            clock=time.time,
+        )
+        keys = key_ring(settings)
+        execution = settings.execution
+        encoder = ResultEncoder(
+            messages, max_bytes=execution.max_result_bytes, cleans=execution.clean_text
+        )
+        endings = Endings(encoder, end=self._call_ended)
+        processes = Processes(settings.execution, endings, log_level=settings.logging.level)
+        self.registry = Registry(
+            settings,
+            messages=messages,
+            keys=keys,
+            on_change=self.hub.publish,
+            isolation=processes,
+            enforce=enforce,
+            log_problems=log_problems,
+        )
+        desk = Desk(
+            keys,
+            state.kept,
+            ask_ttl_s=settings.execution.ask_ttl_s,
+            pages_url=(lambda principal: pages_url(self.settings, principal))
+            if pages
+            else no_pages_url,
+        )
+        self._landing = Landing(
+            settings,
+            desk.pages,
+            keys,
+            login=self._login,
+        )
+        self.executor = Executor(
+            settings,
+            endings,
+            desk=desk,
+            begin=self.registry.begin_call,
+            end=self._call_ended,
+            processes=processes,
+            manner=_manner(settings),
+        )
+        self._courses = Courses(
+            self.executor,
+            endings,
+            cache=ResultCache(execution.cache_bytes),
+            claims=Claims(
+                state.outcomes,
+                ttl_s=execution.idempotency_ttl_s,
+                open_ttl_s=execution.ask_ttl_s,
+            ),
+            limit=settings.limits.concurrent_calls,
+        )
+        # Without reload the hours of rules still change what a caller finds.
+        tools_change = settings.tools.reload or any(
+            rule.conditions.has_hours for rule in settings.policies
+        )
+        self.router = Router(
+            {
+                "server/discover": Discover(
+                    settings,
+                    messages,
+                    list_ttl_ms=self.registry.list_ttl_ms,
+                    is_open=lambda: self.settings.auth.is_open,
+                    tools_change=tools_change,
+                ),
+                "tools/list": ListTools(self._catalog, limiter, clock=time.time),
+                "tools/call": CallTool(
+                    self._catalog,
+                    self.executor,
+                    encoder,
+                    self._courses,
+                    limiter=limiter,
+                    desk=desk,
+                    clock=time.time,
+                    challenge=lambda: self.endpoint.authenticator.challenge,
+                ),
+                "subscriptions/listen": Listen(tools_change=tools_change),
+            }
+        )
+        self._bus = state.bus
+        self._replays = Replays(state.replays, self._bus, ttl_s=settings.legacy.replay_ttl_s)
+        self.legacy = self._older_revisions(keys, state, desk, tools_change=tools_change)
+        self.endpoint = Endpoint(
+            settings,
+            self.router,
+            self.hub,
+            messages,
+            Authenticator(settings),
+            legacy=LegacyEndpoint(
+                self.legacy,
+                LegacyCalls(
+                    self.legacy,
+                    self._replays,
+                    settings.execution,
+                    poll_after_s=settings.legacy.poll_after_s,
+                ),
+                self._replays,
+                self.hub,
+            )
+            if settings.legacy.enabled
+            else None,
+        )
+        self._watchdog: Watchdog | None = None
+        self._stop_watching = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Load the tools and begin to watch them.
+
+        Raises:
+            FileNotFoundError: There is no tools folder.
+        """
+        await self.endpoint.authenticator.start()
+        self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
+        await self.registry.start()
+        self._watchdog = Watchdog(self.settings.tools.directory)
+        if self.settings.tools.reload:
+            self._watching = asyncio.create_task(self._watch(), name="watch tools")
+
+    async def stop(self) -> None:
+        """End what runs, in the order in which it depends on each other."""
+        self.hub.shut_down()
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        self._stop_watching.set()
+        if self._watching is not None:
+            # A reload under way may wait for something that never comes.
+            await asyncio.wait({self._watching}, timeout=WATCH_STOP_S)
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        if self._ending is not None:
+            self._ending.cancel()
+            await asyncio.gather(self._ending, return_exceptions=True)
+        await self.endpoint.authenticator.stop()
+        await self.executor.stop()
+        await self._replays.close()
+        self.legacy.close()
+        await self._courses.stop(COURSES_STOP_S)
+        await self.registry.stop()
+
+    def _older_revisions(
+        self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool
+    ) -> LegacyMethods:
+        settings = self.settings
+        return LegacyMethods(
+            self.router,
+            Sessions(keys, state.sessions, ended=state.ended, ttl_s=settings.legacy.session_ttl_s),
+            Dialogues(self._bus, self.executor, desk, timeout_s=settings.legacy.ask_timeout_s),
+            self._bus,
+            find_tool=self._find_tool,
+            server_info=server_info(settings),
+            instructions=settings.server.instructions,
+            tools_change=tools_change,
+        )
+
+    def _find_tool(self, principal: Principal, name: str) -> Tool | None:
+        offer = self.registry.catalog.view(principal, time.time()).offers.get(name)
+        return None if offer is None else offer.tool
+
+    def metadata(self, path: str) -> bytes | None:
+        """What a path below ``/.well-known`` says (RFC 9728); None: nothing."""
+        return resource_metadata(self.settings) if path in metadata_paths(self.settings) else None
+
+    def landing(self) -> Landing | None:
+        """The pages for users; None where nobody can log in to them."""
+        has_login = any(issuer.browser for issuer in self.settings.auth.issuers)
+        return self._landing if has_login else None
+
+    def _login(self, issuer: str) -> Login | None:
+        return self.endpoint.authenticator.login(issuer)
+
+    def _catalog(self) -> Catalog:
+        return self.registry.catalog
+
+    def _places_of_anonymous_callers(self) -> int:
+        """Where some callers have a credential, those without must not take every place."""
+        places = self.settings.limits.listen_streams
+        return places // 2 if self.settings.auth.is_configured else places
+
+    def _look(self, principal: Principal) -> str:
+        return self.registry.catalog.view(principal, time.time()).fingerprint
+
+    def _renew(self, principal: Principal) -> Principal | None:
+        return self.endpoint.authenticator.renewed(principal)
+
+    def _call_ended(self, tool: Tool) -> None:
+        self.registry.end_call(tool)
+
+    async def _watch(self) -> None:
+        folder = Path(self.settings.tools.directory).resolve()  # noqa: ASYNC240  # once
+        # Beside the watching: a file that hangs must not keep a change of the rules waiting.
+        loading = asyncio.create_task(self._load_when_asked(), name="load tools")
+        try:
+            async for changed in changes(folder, self._watched, stop=self._stop_watching):
+                if self._stop_watching.is_set():
+                    return
+                watched = self._watched()
+                if not changed or not changed.isdisjoint(watched):
+                    await self._change_settings(announce=bool(changed))
+                if not changed or changed - watched:
+                    self._must_load.set()
+        finally:
+            loading.cancel()
+            await asyncio.gather(loading, return_exceptions=True)
+
+    async def _load_when_asked(self) -> None:
+        while True:
+            await self._must_load.wait()
+            self._must_load.clear()
+            try:
+                await self.registry.reload()
+            except (FileNotFoundError, TimeoutError) as error:
+                log.error("reload_failed", problem=str(error))  # noqa: TRY400  # it may come back
+            except Exception:  # the last good snapshot goes on
+                log.exception("reload_failed")
+
+    def _watched(self) -> frozenset[Path]:
+        """The configuration, and the files of keys that it names or would name."""
+        config = {self._config.absolute()} if self._config is not None else set()
+        return frozenset(config) | files_of(self.settings) | self._named
+
+    async def _change_settings(self, *, announce: bool) -> None:
+        new = read_again(self._config, self._flags)
+        if new is None:
+            return
+        self._named = files_of(new)
+        if not is_usable(new):
+            return
+        settings = as_far_as_possible(self.settings, new)
+        before = self.endpoint.authenticator
+        after = Authenticator(settings, previous=before)
+        await after.start()
+
+        def swap() -> None:
+            self.settings = settings
+            self.endpoint.authenticator = after
+            if announce:
+                log.info(
+                    "configuration_applied",
+                    issuers=len(settings.auth.issuers),
+                    api_keys=len(after.keys.by_id),
+                    revoked=len(settings.auth.revoked),
+                    rules=len(settings.policies),
+                )
+
+        try:
+            if await self.registry.apply(settings, swap):
+                self._must_load.set()
+        except Exception:  # the last good snapshot goes on, with its keys
+            log.exception("reload_failed")
+        if self.endpoint.authenticator is after:
+            await before.stop()
+        else:
+            await before.start()
+            await after.stop()
+
+    async def _look_after_listeners(self) -> None:
+        """A credential may be revoked before its time: ask about those of listeners again."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            streams = self.hub.authenticated()
+            while streams:
+                some, streams = streams[:LOOK_AT_ONCE], streams[LOOK_AT_ONCE:]
+                await asyncio.gather(*map(self._look_after, some))
+                await asyncio.sleep(0)
+
+    async def _look_after(self, stream: Stream) -> None:
+        credential = stream.credential or HeaderMap(())
+        authenticator = self.endpoint.authenticator
+        try:
+            principal = await authenticator.authenticate(credential, b"")
+            # Not what the settings before said, if they changed while the issuer was asked.
+            if authenticator is self.endpoint.authenticator:
+                self.hub.check(stream, principal)
+        except Unauthorized:
+            if authenticator is self.endpoint.authenticator:
+                stream.refuse()
+        except Unavailable:
+            pass  # nobody can say now
+        except Exception:  # a bug of ours, which must not end the looking after all others
+            log.exception("listener_check_failed")
