@@ -58,6 +58,14 @@ class MemoryStore:
         await self.set(name, after, ttl_s=ttl_s, owner=owner)
         return True
 
+    async def take(
+        self, name: str, value: bytes, *, ttl_s: float, owner: str | None = None
+    ) -> bytes | None:
+        found = await self.get(name)
+        if found is None:
+            await self.set(name, value, ttl_s=ttl_s, owner=owner)
+        return found
+
     async def delete(self, name: str) -> None:
         self._entries.delete(name)
 
