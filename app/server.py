@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 
-from app.backing import State
+from app.backing import State, state_of
 from app.http.routes import Application
 from app.service import Service
 from app.settings import Settings
@@ -60,7 +60,8 @@ class App(Application):
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        service = Service(self._settings, config=self._config, flags=self._flags, state=self._state)
+        state = self._state or state_of(self._settings.state)
+        service = Service(self._settings, config=self._config, flags=self._flags, state=state)
         await service.start()
         service.registry.settle()
         self.service = service

@@ -12,6 +12,13 @@ class StoreFull(StoreUnavailable):
     """There is no room for a new value."""
 
 
+class Kept(NamedTuple):
+    """A value, and for how many more seconds it is there by the clock of the store."""
+
+    value: bytes
+    left_s: float
+
+
 class Quota(NamedTuple):
     """At most ``capacity`` admissions under a name in any ``period_s`` seconds.
 
@@ -84,7 +91,7 @@ class Store(Protocol):
 
     async def take(
         self, name: str, value: bytes, *, ttl_s: float, owner: str | None = None
-    ) -> bytes | None:
+    ) -> Kept | None:
         """Put a value where there is none, or give the one that is there, in one step.
 
         Args:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import structlog
+from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError, ResponseError
 
@@ -21,6 +22,7 @@ STEADY_S: Final = 1.0
 """A connection that lasted so long is made anew at once when it breaks, and quietly."""
 
 Command = tuple[bytes | str | int, ...]
+_pack: Final[Callable[[Command], bytes]] = pack_command  # type: ignore[assignment]  # its stub takes a tuple of one
 
 log = structlog.get_logger()
 
@@ -87,7 +89,7 @@ class Line:
                 await self._has_more.wait()
                 self._has_more.clear()
                 batch, self._waiting = self._waiting, []
-                packed = connection.pack_commands(batch)
+                packed = b"".join(map(_pack, batch))
                 await connection.send_packed_command(packed, check_health=False)
         except (RedisError, OSError) as error:
             self.lose(reason(error, self._timeout_s))

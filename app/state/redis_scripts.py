@@ -91,11 +91,12 @@ WRITE: Final = _script(
     """
 -- KEYS: entry [, sizes, ends]
 -- ARGV: how, value, ttl in ms, before [, name, size, most entries, most bytes]
--- Returns 1: written; 0: something else is there; -1: no room; for 'take' what is there.
+-- Returns 1: written; 0: something else is there; -1: no room; for 'take' what is there
+-- and its time in ms.
 local how = ARGV[1]
 if how ~= 'set' then
   local found = redis.call('GET', KEYS[1])
-  if how == 'take' and found then return found end
+  if how == 'take' and found then return {found, redis.call('PTTL', KEYS[1])} end
   if how == 'new' and found then return 0 end
   if how == 'replace' and found ~= ARGV[4] then return 0 end
 end

@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from redis.crc import key_slot
 
 from app.state.entries import ENTRY_BYTES, PART_OF_NOBODY, PART_OF_ONE
-from app.state.interface import Quota, StoreFull, StoreUnavailable, Wait
+from app.state.interface import Kept, Quota, StoreFull, StoreUnavailable, Wait
 from app.state.memory import MAX_BYTES, MAX_ENTRIES
 from app.state.redis_link import Link
 from app.state.redis_scripts import ADMIT, DISMISS, RESERVE, RESTORE, WRITE
@@ -55,7 +55,8 @@ class RedisStore:
         return None if found is None else self._value(key, found)
 
     async def set(self, name: str, value: bytes, *, ttl_s: float, owner: str | None = None) -> None:
-        await self._write("set", name, value, ttl_s=ttl_s, owner=owner)
+        if await self._write("set", name, value, ttl_s=ttl_s, owner=owner) != 1:
+            raise self._link.distrust(self._values + name)
 
     async def replace(
         self,
@@ -70,13 +71,18 @@ class RedisStore:
         written = await self._write(
             how, name, after, ttl_s=ttl_s, owner=owner, before=before or b""
         )
-        return written == 1
+        return bool(written)
 
     async def take(
         self, name: str, value: bytes, *, ttl_s: float, owner: str | None = None
-    ) -> bytes | None:
-        found = await self._write("take", name, value, ttl_s=ttl_s, owner=owner)
-        return self._value(self._values + name, found) if isinstance(found, bytes) else None
+    ) -> Kept | None:
+        written = await self._write("take", name, value, ttl_s=ttl_s, owner=owner)
+        match written:
+            case 1:
+                return None
+            case [found, int(left_ms)]:
+                return Kept(self._value(self._values + name, found), max(0, left_ms) / 1000)
+        raise self._link.distrust(self._values + name)
 
     async def delete(self, name: str) -> None:
         key = self._values + name
@@ -105,7 +111,7 @@ class RedisStore:
         ttl_s: float,
         owner: str | None,
         before: bytes = b"",
-    ) -> bytes | int:
+    ) -> Any:
         """What the script ``WRITE`` returns."""
         owned = "" if owner is None else owner or _NOBODY
         key, head = self._values + name, owned.encode() + b"\n"
@@ -125,9 +131,7 @@ class RedisStore:
                 )
         if written == -1:
             raise StoreFull("its owner has no room left in the store")
-        if not isinstance(written, bytes) and written not in {0, 1}:
-            raise self._link.distrust(key)
-        return cast("bytes | int", written)
+        return written
 
     async def _write_apart(
         self,
