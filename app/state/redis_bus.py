@@ -124,7 +124,7 @@ class RedisBus:
         if line is None:
             return
         if loop.time() - self._heard_at >= PING_S + self._timeout_s:
-            line.lose(f"no answer within {self._timeout_s:g} s")
+            line.lose_silent()
             return
         line.send(("PING",))
         self._pinging = loop.call_later(min(PING_S, self._timeout_s), self._ping)

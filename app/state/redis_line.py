@@ -32,6 +32,9 @@ class Line:
 
     Args:
         hear: Gets each answer; an answer that is an error as the exception.
+
+    Attributes:
+        is_silent: Whether it was lost because nobody answered.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Line:
         self._connection = connection
         self._hear = hear
         self._timeout_s = timeout_s
+        self.is_silent = False
         self._waiting: list[Command] = []
         self._has_more = asyncio.Event()
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -53,6 +57,13 @@ class Line:
         """It is of no use any more."""
         if not self._lost.done():
             self._lost.set_result(why)
+
+    def lose_silent(self) -> str:
+        """Nobody answers. Returns that in words."""
+        self.is_silent = True
+        why = f"no answer within {self._timeout_s:g} s"
+        self.lose(why)
+        return why
 
     async def run(self) -> str:
         """Read and write until it breaks; says why it did."""
@@ -163,11 +174,12 @@ class Upkeep:
             line = self._user.joined(connection)
             self._tell_back()
             self._tried.set()
+            why = "the server ends"
             try:
                 why = await line.run()
             finally:
-                self._user.left(f"{self._name}: the connection was closed")
-            if loop.time() - since >= STEADY_S and not why.startswith("no answer"):
+                self._user.left(f"{self._name}: {why}")
+            if loop.time() - since >= STEADY_S and not line.is_silent:
                 failures = 0
                 continue
             # It breaks at once, or whoever is there answers nothing: not again in a circle.

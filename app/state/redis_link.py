@@ -156,8 +156,9 @@ class ServerLink:
         return line
 
     def left(self, why: str) -> None:
-        self._line = None
-        self._fail_all(why)
+        if self._line is not None:  # else it was given up, and what waits is for the next one
+            self._line = None
+            self._fail_all(why)
 
     def failed(self, why: str) -> None:
         self._problem = why
@@ -188,7 +189,10 @@ class ServerLink:
         if until > loop.time():
             self._timer = loop.call_at(until, self._look)
             return
-        self._lose(f"no answer within {self._timeout_s:g} s")
+        if self._line is not None:
+            why = self._line.lose_silent()
+            self._problem = f"{self._name}: {why}"
+            self._lose(why)
 
     def _lose(self, why: str) -> None:
         """The line is of no use: what was asked on it has failed, and what comes waits a moment."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import random
 import re
 import ssl
@@ -227,6 +228,8 @@ def reason(error: BaseException, timeout_s: float) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+        if error.errno is not None and error.errno > 0:  # else of the look-up of its name
+            return os.strerror(error.errno)
         return error.strerror or type(error).__name__
     return f"{type(error).__name__}: {getattr(error, 'reason', None) or 'failed'}"
 
