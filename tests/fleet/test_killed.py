@@ -39,7 +39,7 @@ def test_whoever_repeats_it_is_told_that_nobody_knows(tmp_path: Path) -> None:
                 redis.restart()
                 eventually(lambda: killed.logs("state_back", part="store"), "the store is back")
         finally:
-            killed.kill()
+            killed.discard()
         start_all(stack, [later])
 
         def repeat(server: ServerProcess) -> Reply:

@@ -285,6 +285,12 @@ class ServerProcess:
             self.process.kill()
             self.process.wait()
 
+    def discard(self) -> None:
+        """End it without ceremony, and expect nothing of it."""
+        self.kill()
+        self._wait_for_end_of_log()
+        self._folder.cleanup()
+
     def __enter__(self) -> Self:
         return self
 
