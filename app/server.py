@@ -8,10 +8,11 @@ from typing import Any
 
 from starlette.applications import Starlette
 
-from app.backing import State, state_of
+from app.backing import State
 from app.http.routes import Application
 from app.service import Service
 from app.settings import Settings
+from app.sharing import state_of
 
 
 def create_app(

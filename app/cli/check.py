@@ -9,7 +9,6 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from app.backing import check_state
 from app.cli.exits import Exit
 from app.cli.options import (
     ConfigOption,
@@ -30,6 +29,7 @@ from app.registry.tool import definition_of
 from app.reloading import check_access
 from app.service import server_messages
 from app.settings import Settings
+from app.sharing import check_state
 
 Finding = dict[str, Any]
 """A problem as ``--json`` prints it."""

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final
 import structlog
 import typer
 
-from app.backing import check_state
 from app.cli.exits import Exit
 from app.cli.options import (
     ConfigOption,
@@ -29,6 +28,7 @@ from app.cli.running import run_to_the_end, start_log
 from app.http.serving import bind, make_server
 from app.server import create_app
 from app.settings import Settings
+from app.sharing import check_state
 
 log = structlog.get_logger()
 RESTART_PAUSE_S: Final = 1.0

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.backing import State, state_of
+from app.backing import State
 from app.settings import StateSettings
+from app.sharing import state_of
 from tests.support.stores import KINDS, RedisServer
 
 _numbers = itertools.count()

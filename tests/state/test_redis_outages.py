@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import structlog
 
-from app.backing import State, check_state, state_of
+from app.backing import State
 from app.settings import StateSettings
+from app.sharing import check_state, state_of
 from app.state.interface import Quota, StoreFull, StoreUnavailable
 from tests.state.conftest import OpenState
 from tests.state.test_stores import admit
