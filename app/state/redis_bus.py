@@ -6,13 +6,17 @@ from typing import Any, Final
 
 import structlog
 from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import RedisError
 
 from app.state.redis_line import Line, Upkeep
 from app.state.redis_link import Link
-from app.state.redis_target import Connect
+from app.state.redis_target import NONSENSE, CannotConnect, Connect, reason
 
 PING_S: Final = 1.0
 """How often a server is asked whether it is there, of which nothing else is heard."""
+
+GREETING: Final = "greeting"
+"""Nothing is told on this channel: it is subscribed to see whether that can be done."""
 
 log = structlog.get_logger()
 
@@ -93,7 +97,15 @@ class RedisBus:
     # The line; implements ``app.state.redis_line.User``.
 
     async def greet(self, connection: AbstractConnection) -> None:
-        """That it connects is enough: what cannot be subscribed shows in the answer."""
+        channel = f"{self._prefix}{GREETING}"
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await connection.send_command("SUBSCRIBE", channel, check_health=False)
+                answer = await connection.read_response(disable_decoding=True)
+        except (RedisError, OSError) as error:
+            raise CannotConnect(reason(error, self._timeout_s)) from error
+        if answer != [b"subscribe", channel.encode(), 1]:
+            raise CannotConnect(NONSENSE)
 
     def joined(self, connection: AbstractConnection) -> Line:
         self._line = line = Line(connection, self._hear, self._timeout_s)
@@ -149,11 +161,14 @@ class RedisBus:
                 raise answer
             case _:
                 if self._line is not None:
-                    self._line.lose("what answers does not speak as Redis does")
+                    self._line.lose(NONSENSE)
 
     def _confirmed(self) -> None:
         """From now on everything is heard."""
         has_missed, self._has_missed = self._has_missed, False
         if has_missed:
             for callback in tuple(self._returned):
-                callback()
+                try:
+                    callback()
+                except Exception:
+                    log.exception("hearing_failed")  # likewise

@@ -11,7 +11,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from app.state.interface import StoreFull, StoreUnavailable
 from app.state.redis_line import Command, Line, Upkeep
 from app.state.redis_scripts import PROBE, Script
-from app.state.redis_target import CannotConnect, Connect, meaning, reason
+from app.state.redis_target import NONSENSE, CannotConnect, Connect, meaning, reason
 
 _DOUBTFUL = frozenset({"READONLY", "LOADING", "MASTERDOWN"})
 """Answers after which another server may be the right one."""
@@ -127,9 +127,8 @@ class ServerLink:
         raise StoreUnavailable(f"{self._name}: {text}") from answer
 
     def distrust(self, key: str = "") -> StoreUnavailable:  # noqa: ARG002  # of a cluster
-        text = "what answers does not speak as Redis does"
-        self._lose(text)
-        return StoreUnavailable(f"{self._name}: {text}")
+        self._lose(NONSENSE)
+        return StoreUnavailable(f"{self._name}: {NONSENSE}")
 
     # The line; implements ``app.state.redis_line.User``.
 
@@ -145,7 +144,7 @@ class ServerLink:
                 return
             raise CannotConnect(reason(error, self._timeout_s)) from error
         if answer != 1:
-            raise CannotConnect("what answers does not speak as Redis does")
+            raise CannotConnect(NONSENSE)
 
     def joined(self, connection: AbstractConnection) -> Line:
         self._line = line = Line(connection, self._hear, self._timeout_s)

@@ -156,8 +156,16 @@ local windows, most = tonumber(ARGV[#ARGV]), tonumber(ARGV[#ARGV - 1])
 local youngest = {}
 for i = 1, windows do
   youngest[i] = tonumber(redis.call('LINDEX', KEYS[i], -1))
-  -- Set back, the clock would put what comes now before what was.
-  if youngest[i] and youngest[i] > now then now = youngest[i] end
+  if youngest[i] and youngest[i] > now then
+    -- The clock was set back. What comes now is not before what was; but by more than a period
+    -- it would be refused for as long as the clock was wrong.
+    if youngest[i] - now > tonumber(ARGV[3 * i - 1]) then
+      redis.call('DEL', KEYS[i])
+      youngest[i] = nil
+    else
+      now = youngest[i]
+    end
+  end
 end
 local longest, refusing = 0, -1
 for i = 1, windows do

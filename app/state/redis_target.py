@@ -31,6 +31,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 CLIENT_NAME: Final = "mcp-tool-server"
 """In the ``CLIENT LIST`` of an operator."""
 
+NONSENSE: Final = "what answers does not speak as Redis does"
+"""A reason, in words."""
+
 Host = tuple[str, int]
 Connect = Callable[[], Awaitable[AbstractConnection]]
 

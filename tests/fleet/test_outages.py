@@ -5,7 +5,7 @@ The table of docs/operations.md, row by row.
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from tests.courses.test_idempotency import keyed
 from tests.fleet.conftest import ADA, NEW, TOOLS, config, start_all
 from tests.sessions.conversation import CLIENT, Conversation
 from tests.support.client import McpClient, Reply
+from tests.support.relay import Relay
 from tests.support.server import ServerProcess
 from tests.support.stores import ANY_KIND, RedisServer
 from tests.support.waiting import eventually
@@ -31,9 +32,14 @@ LIMITED: dict[str, Any] = {
 
 @dataclass
 class Place:
-    """A server that refuses what it cannot count, one that admits it, and their Redis."""
+    """A server that refuses what it cannot count, one that admits it, and their Redis.
+
+    Attributes:
+        relay: Between the first one and the Redis.
+    """
 
     redis: RedisServer
+    relay: Relay
     strict: ServerProcess
     lenient: ServerProcess
 
@@ -51,17 +57,22 @@ def place() -> Iterator[Place]:
     """It is well when a test begins and when it ends."""
     with ExitStack() as stack:
         redis = stack.enter_context(RedisServer(ANY_KIND))
-        state = {"url": redis.url, "timeout_s": TIMEOUT_S}
+        relay = stack.enter_context(Relay(redis.port))
         servers = [
             ServerProcess(
                 TOOLS,
-                config(redis, [NEW], state=state, limits={**LIMITED, "when_uncounted": way}),
+                config(
+                    redis,
+                    [NEW],
+                    state={"url": f"redis://127.0.0.1:{port}", "timeout_s": TIMEOUT_S},
+                    limits={**LIMITED, "when_uncounted": way},
+                ),
                 start=False,
             )
-            for way in ("refuse", "admit")
+            for way, port in (("refuse", relay.port), ("admit", redis.port))
         ]
         start_all(stack, servers)
-        yield Place(redis, *servers)
+        yield Place(redis, relay, *servers)
 
 
 @pytest.fixture(autouse=True)
@@ -224,6 +235,41 @@ def test_a_call_that_needs_no_shared_state_does_not_ask_for_any(place: Place) ->
         if name not in {"ping", "info", "hello"} and not name.startswith("client")
     }
     assert not any(asked.values()), asked
+
+
+def test_the_network_between_one_server_and_the_store_is_cut(place: Place) -> None:
+    strict, lenient = place.strict.client, place.lenient.client
+    place.relay.cut()
+    try:
+        unavailable(strict.call("limited", {}, ADA))
+        without_state(strict)
+        before = place.redis.commands()["evalsha"]
+        assert lenient.call("limited", {}, ADA).status == 200
+        assert place.redis.commands()["evalsha"] == before + 1, "the other one counts on"
+    finally:
+        place.relay.mend()
+    eventually(place.is_well, "all is well", 5.0)
+
+
+def test_a_call_goes_to_the_store_once_before_and_with_a_key_once_after(
+    place: Place, tmp_path: Path
+) -> None:
+    client, sent = place.strict.client, place.relay.sent
+
+    def ways(call: Callable[[], Reply]) -> int:
+        call()  # what is connected and known from here on
+        before = list(sent)
+        assert call().status == 200
+        # The connection of the bus asks now and then whether somebody is there.
+        return max(after - b for after, b in zip(sent, before, strict=True))
+
+    def keyed_call() -> Reply:
+        return keyed(client, str(uuid.uuid4()), "limited", {}, ADA)
+
+    assert ways(lambda: client.call("limited", {}, ADA)) == 1
+    assert ways(keyed_call) == 2
+    arguments = {"folder": str(tmp_path), "order": "one"}
+    assert ways(lambda: keyed(client, str(uuid.uuid4()), "pay", arguments, ADA)) == 2
 
 
 def test_a_server_that_starts_while_the_store_is_gone(place: Place, tmp_path: Path) -> None:

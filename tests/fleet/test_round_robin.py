@@ -107,6 +107,10 @@ def test_a_limit_holds_for_all_servers_together(fleet: Fleet) -> None:
     waits = [int(reply.header("retry-after") or 0) for reply in replies if reply.status == 429]
     assert all(50 <= wait <= 61 for wait in waits)
     assert fleet.client.call("limited", {}, EVE).status == 200, "another caller has their own"
+    key = str(uuid.uuid4())
+    for _ in range(3):
+        refused = keyed(fleet.client, key, "limited", {}, ADA, timeout_s=5)
+        assert refused.status == 429, "its key is free again, and nobody waits for it"
 
 
 def test_duplicates_on_all_servers_are_one_execution(fleet: Fleet, tmp_path: Path) -> None:

@@ -367,3 +367,21 @@ async def test_a_window_keeps_no_more_than_falls_into_it(fleet: list[State], cap
         await asyncio.sleep(0.001)
     length = await store._link.command("", "LLEN", store._window(Quota("n", 1, 1.0)))
     assert length <= 40
+
+
+@rows("ahead_s, is_admitted", ("within the period", 30, False), ("far ahead", 300, True))
+async def test_a_clock_that_was_set_back_refuses_nobody_for_long(
+    fleet: list[State], ahead_s: int, is_admitted: bool
+) -> None:
+    state = fleet[0]
+    if not state.is_shared:
+        pytest.skip("the clock of memory only grows")
+    store: Any = state.limits
+    quota = Quota("n", 1, LONG_S)
+    key = store._window(quota)
+    then_us = int((time.time() + ahead_s) * 1_000_000)
+    await store._link.command("", "RPUSH", key, then_us)
+    await store._link.command("", "PEXPIRE", key, 600_000)
+    wait = await admit(store, quota)
+    assert (wait is None) == is_admitted
+    assert wait is None or wait.seconds <= LONG_S
