@@ -92,7 +92,22 @@ PROBLEMS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
     "a public URL without scheme": ("[server]\npublic_url = 'a.example'\n", {}, ("http(s) URL",)),
     "a network that is none": ("[server]\ntrusted_proxies = ['x']\n", {}, ("trusted_proxies",)),
     "a short key": ("[secrets]\nkeys = ['hunter2']\n", {}, ("32 characters",)),
-    "state elsewhere": ("[state]\nurl = 'redis://x'\n", {}, ("memory://",)),
+    "state in something else": ("[state]\nurl = 'mysql://root:hunter2@x'\n", {}, ("memory://",)),
+    "state in two servers": ("[state]\nurl = 'redis://a,b'\n", {}, ("redis+sentinel://",)),
+    "a password with an @": ("[state]\nurl = 'redis://:hunter2@@'\n", {}, ("%40",)),
+    "a password with a ?": ("[state]\nurl = 'redis://:hunter2?@x'\n", {}, ("%3F",)),
+    "sentinels of nothing": ("[state]\nurl = 'redis+sentinel://a:1'\n", {}, ("the service",)),
+    "a cluster with a database": ("[state]\nurl = 'redis+cluster://a/1'\n", {}, ("one database",)),
+    "a database that is none": ("[state]\nurl = 'redis://a/b'\n", {}, ("number of a database",)),
+    "a port that is none": ("[state]\nurl = 'redis://a:99999'\n", {}, ("name:port",)),
+    "a socket without a path": ("[state]\nurl = 'unix://run'\n", {}, ("unix:///run",)),
+    "a prefix with braces": ("[state]\nprefix = '{a}'\n", {}, ("state.prefix",)),
+    "a fleet without keys": ("[server]\nfleet = true\n", {}, ("[server] fleet", "[secrets] keys")),
+    "a fleet in memory": (
+        "[server]\nfleet = true\n[secrets]\nkeys = ['12345678901234567890123456789012']\n",
+        {},
+        ("[server] fleet", "[state] url", "limits multiply"),
+    ),
     "an open bind": ("[server]\nhost = '0.0.0.0'\n", {}, ("allow_unauthenticated",)),
     "a dotted name without quotes": (
         "[overrides.finance.convert]\nenabled = false\n",
@@ -233,6 +248,7 @@ def test_what_is_wrong_is_told_with_place_and_remedy(
         _load(tmp_path, text, env)
     for words in said:
         assert words in str(raised.value)
+    assert "hunter2" not in str(raised.value)
     assert "hunter2" not in str(raised.value)
 
 

@@ -1,4 +1,4 @@
-"""The smaller sections: tools, execution, state, secrets, logging, overrides."""
+"""The smaller sections: tools, execution, secrets, logging, overrides."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -117,17 +117,6 @@ class ExecutionSettings(Section):
             description="What a call in a process may print and log; it goes to the log.",
         ),
     ] = 1024 * 1024
-
-
-class StateSettings(Section):
-    url: Annotated[str, Field(description="Where shared state lives: memory://.")] = "memory://"
-
-    @field_validator("url")
-    @classmethod
-    def _memory_only(cls, value: str) -> str:
-        if value != "memory://":
-            raise ValueError('this version serves "memory://" only')
-        return value
 
 
 class SecretsSettings(Section):
