@@ -1,5 +1,6 @@
 """What stands behind the balancers, and the balancers."""
 
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -10,6 +11,15 @@ import pytest
 
 from tests.support.certificates import Certificate
 from tests.support.server import ServerProcess
+
+# The programs are there for Linux alone.
+if sys.platform != "linux":
+    collect_ignore = [
+        "test_balancers.py",
+        "test_configurations.py",
+        "test_failures.py",
+        "test_timeouts.py",
+    ]
 
 TOOLS: Final = Path(__file__).with_name("tools")
 

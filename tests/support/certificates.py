@@ -49,9 +49,7 @@ class Certificate:
             .add_extension(_usage(signs_certificates=False), critical=True)
             .sign(ours, hashes.SHA256())
         )
-        found = cls(
-            authority=folder / "ca.pem", chain=folder / "chain.pem", key=folder / "key.pem"
-        )
+        found = cls(authority=folder / "ca.pem", chain=folder / "chain.pem", key=folder / "key.pem")
         found.authority.write_bytes(root.public_bytes(PEM))
         found.chain.write_bytes(leaf.public_bytes(PEM))
         found.key.write_bytes(

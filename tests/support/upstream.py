@@ -60,6 +60,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing."""
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went is nothing to speak of."""
+
+
 class Upstream:
     """It answers a POST with path, headers and the client's port, as JSON.
 
@@ -72,9 +79,10 @@ class Upstream:
 
     def __init__(self) -> None:
         handler = type("Handler", (_Handler,), {"owner": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._server = _Server(("127.0.0.1", 0), handler)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), daemon=True
+        )
         self.address = f"127.0.0.1:{self._server.server_address[1]}"
         self.lock = threading.Lock()
         self.is_ready = True

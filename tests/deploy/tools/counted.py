@@ -12,6 +12,11 @@ from app import Context, Header, tool
 STEP_S = 0.01
 
 
+def is_there(path: str) -> bool:
+    """Whether the test has created the file."""
+    return Path(path).exists()
+
+
 def note(path: str, line: str) -> None:
     """Append one line."""
     with Path(path).open("a", encoding="utf-8") as file:
@@ -31,7 +36,7 @@ async def wait(path: str, ctx: Context, release: str = "", progress: bool = Fals
     try:
         if progress:
             ctx.progress(1, 2, "begun")
-        while not (release and Path(release).exists()):
+        while not (release and is_there(release)):
             await asyncio.sleep(STEP_S)
     except asyncio.CancelledError:
         note(path, "cancelled")
@@ -39,9 +44,10 @@ async def wait(path: str, ctx: Context, release: str = "", progress: bool = Fals
     return "released"
 
 
-@tool
-def export_report() -> int:
-    """Heavy, by its name."""
+@tool(timeout_s=60)
+async def export_report(seconds: float = 0) -> int:
+    """Heavy, by its name; silent for a while."""
+    await asyncio.sleep(seconds)
     return os.getpid()
 
 
