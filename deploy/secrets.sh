@@ -24,7 +24,10 @@ make() {
 [ -s "$folder/keys" ] || openssl rand -base64 32 | make keys
 
 # [state] password_file, and the one user of Valkey, who may do what a server needs with keys of its own prefix.
-[ -s "$folder/valkey-password" ] || openssl rand -hex 32 | tr -d '\n' | make valkey-password
+if [ ! -s "$folder/valkey-password" ]; then
+  rm -f "$folder/valkey.acl" # it holds the hash of another one
+  openssl rand -hex 32 | tr -d '\n' | make valkey-password
+fi
 hash=$(openssl dgst -sha256 -r "$folder/valkey-password" | cut -d ' ' -f 1)
 make valkey.acl <<END
 user default off
