@@ -43,6 +43,7 @@ RUN cd /opt/venv/lib/python*/site-packages \
 # Readable for the container's user, whatever the umask of the checkout was.
 COPY config.toml /srv/mcp/
 COPY tools/ /srv/mcp/tools/
+COPY deploy/healthcheck.py /srv/mcp/
 RUN chmod -R a+rX /srv/mcp
 
 FROM python:3.13-slim
@@ -61,6 +62,7 @@ USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 # Asks /readyz at the address that the server was told to bind, IPv4 or IPv6.
-HEALTHCHECK --interval=15s --timeout=5s --start-period=30s --retries=3 CMD ["mcp-tool-server", "health"]
+HEALTHCHECK --interval=15s --timeout=5s --start-period=30s --retries=3 \
+  CMD ["python", "-I", "-S", "/srv/mcp/healthcheck.py"]
 ENTRYPOINT ["mcp-tool-server"]
 CMD ["serve"]
