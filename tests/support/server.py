@@ -282,12 +282,11 @@ class ServerProcess:
             self.process.kill()
             self.process.wait()
 
-    def crash(self) -> None:
-        """Kill it for good, as a machine does that fails: nothing is asked of it afterwards."""
+    def discard(self) -> None:
+        """End it without ceremony, and expect nothing of it."""
         self.kill()
         self._wait_for_end_of_log()
         self._folder.cleanup()
-        self.process = None
 
     def __enter__(self) -> Self:
         return self
