@@ -50,6 +50,47 @@ def test_every_key_can_be_set_by_environment(
     assert getattr(getattr(settings, section), key) == value
 
 
+NEW, OLD = "n" * 32, "o" * 44
+
+
+def test_keys_can_stand_in_a_file_one_on_each_line(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"# rotated in May\n{NEW}\n\n  {OLD}\r\n")
+    env = {"MCP__SECRETS__KEYS_FILE": str(file)}
+
+    keys = _load(tmp_path, env=env).secrets.keys
+
+    assert [key.get_secret_value() for key in keys] == [NEW, OLD]
+
+
+KEY_FILES: dict[str, tuple[bytes | None, dict[str, str], str]] = {
+    "it is not there": (None, {}, "FileNotFoundError"),
+    "it is empty": (b"\n# none yet\n", {}, "holds no key"),
+    "it is no text": (b"\xff" * 40, {}, "UnicodeDecodeError"),
+    "a key is short": (b"hunter2\n", {}, "32 characters"),
+    "there are keys beside it": (
+        NEW.encode(),
+        {"MCP__SECRETS__KEYS": f'["{OLD}"]'},
+        "stands beside keys",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "env", "says"), KEY_FILES.values(), ids=KEY_FILES.keys())
+def test_a_file_of_keys_that_cannot_be_used_is_explained(
+    tmp_path: Path, data: bytes | None, env: dict[str, str], says: str
+) -> None:
+    file = tmp_path / "keys"
+    if data is not None:
+        file.write_bytes(data)
+    with pytest.raises(ConfigurationError) as caught:
+        _load(tmp_path, env={"MCP__SECRETS__KEYS_FILE": str(file), **env})
+
+    assert says in str(caught.value)
+    assert str(file) in str(caught.value) or env
+    assert "hunter2" not in str(caught.value) and OLD not in str(caught.value)
+
+
 def test_settings_of_a_tool_come_from_the_file_and_the_environment(tmp_path: Path) -> None:
     text = '[overrides."finance.convert".settings]\nbase = "EUR"\n'
     env = {

@@ -124,6 +124,13 @@ class SecretsSettings(Section):
         tuple[SecretStr, ...],
         Field(description="Keys for what clients hand back, newest first; 32 characters or more."),
     ] = ()
+    keys_file: Annotated[
+        Path | None,
+        Field(
+            description="File with these keys instead, one on each line, such as a secret of "
+            "Docker; read at the start."
+        ),
+    ] = None
 
     @field_validator("keys")
     @classmethod
