@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -93,6 +94,10 @@ class Service:
         pages: Whether users reach pages of this process.
         log_problems: Whether problems with tools go to the log.
         state: Shared with the other servers of a fleet; None: of this process alone.
+
+    Attributes:
+        readiness_detail: What ``/readyz`` says beside whether and why not: plain JSON data, nothing
+            that is secret.
     """
 
     def __init__(
@@ -112,7 +117,8 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        state = state or State()
+        self.state = state = state or State()
+        self.readiness_detail: Callable[[], Mapping[str, Any]] = dict
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,

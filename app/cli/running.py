@@ -5,6 +5,8 @@ import contextlib
 import logging
 import os
 import sys
+import threading
+import time
 from collections.abc import Coroutine
 from typing import Any, Final, NoReturn
 
@@ -18,17 +20,54 @@ from app.settings import Settings
 
 SWITCH_INTERVAL_S: Final = 0.001
 LAST_WAIT_S: Final = 1.0
+CLOSING_S: Final = 5.0
+"""After the grace of running calls: for what tools have opened, and for their processes."""
 
 log = structlog.get_logger()
 
 
-def start_log(settings: Settings) -> None:
-    """Write the log of this process as configured."""
+def start_log(settings: Settings, *, worker_pid: int | None = None) -> None:
+    """Write the log of this process as configured.
+
+    Args:
+        worker_pid: Stands in every line, where several processes write to the same log.
+    """
     logging_ = settings.logging
     redact = None
     if logging_.redact:
         redact = Redactor(logging_.redact, locales=logging_.locales).data
-    configure_logging(logging_.level, logging_.format, redact=redact)
+    always = {} if worker_pid is None else {"worker_pid": worker_pid}
+    configure_logging(logging_.level, logging_.format, redact=redact, always=always)
+
+
+class LastResort:
+    """Ends the process some time after it was asked to end, whatever holds it up.
+
+    A tool that computes in the event loop for ever holds up everything else; not this thread.
+    """
+
+    def __init__(self, within_s: float) -> None:
+        self._within_s = within_s
+        self._asked = threading.Event()
+        threading.Thread(target=self._wait, name="last resort", daemon=True).start()
+
+    def arm(self) -> None:
+        """The process was asked to end. May be called in a signal handler."""
+        self._asked.set()
+
+    def _wait(self) -> None:
+        self._asked.wait()
+        time.sleep(self._within_s)
+        # In a thread of its own: who holds up the process may hold its log, too.
+        tell = threading.Thread(target=self._tell, daemon=True)
+        tell.start()
+        tell.join(LAST_WAIT_S)
+        os._exit(Exit.STUCK)
+
+    def _tell(self) -> None:
+        flush_event_logs()
+        log.error("end_forced", after_s=self._within_s)
+        sys.stderr.flush()
 
 
 def run_to_the_end(serving: Coroutine[Any, Any, None]) -> NoReturn:

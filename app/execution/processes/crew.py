@@ -308,7 +308,7 @@ class Crew:
             except BaseException:
                 worker.kill("stop")
                 raise
-            # Not by the task's callback alone, which comes later: between the two another worker may
+            # Not by the task's callback alone, which comes later: in between another worker may
             # die, and would not be replaced while this one counts twice.
             self._starting.discard(cast("asyncio.Task[None]", asyncio.current_task()))
             self._is_ready(worker)
