@@ -20,6 +20,8 @@ from app.settings import Settings
 
 SWITCH_INTERVAL_S: Final = 0.001
 LAST_WAIT_S: Final = 1.0
+FAILURES: Final = 3
+"""Attempts to run the event loop, where it raises of itself."""
 CLOSING_S: Final = 5.0
 """After the grace of running calls: for what tools have opened, and for their processes."""
 
@@ -78,10 +80,16 @@ def run_to_the_end(serving: Coroutine[Any, Any, None]) -> NoReturn:
     """
     # Threads load modules and run tools; the event loop must get its turn among them soon.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    loop = uvloop.new_event_loop()
+    try:
+        loop = uvloop.new_event_loop()
+    except OSError:  # too few file descriptors, for one
+        serving.close()
+        log.exception("server_failed")
+        _leave(Exit.STARTUP)
     asyncio.set_event_loop(loop)
     main = loop.create_task(serving)
     code: Any = Exit.OK
+    failures = 0
     while not main.done():
         try:
             loop.run_until_complete(main)
@@ -94,6 +102,9 @@ def run_to_the_end(serving: Coroutine[Any, Any, None]) -> NoReturn:
         except BaseException:  # the end must be reached
             log.exception("server_failed")
             code = Exit.STARTUP
+            failures += 1
+            if failures == FAILURES:  # it is the loop that cannot run
+                _leave(code)
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()
@@ -104,6 +115,10 @@ def run_to_the_end(serving: Coroutine[Any, Any, None]) -> NoReturn:
             left = len(pending)
     flush_event_logs()
     log.info("stopped", tasks_left_behind=left)
+    _leave(code)
+
+
+def _leave(code: Any) -> NoReturn:
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -71,11 +71,15 @@ class Place:
         self.worker.close()
         self.worker = None
         self._hang_up()
+        self.plan(now)
+        return code
+
+    def plan(self, now: float) -> None:
+        """When the next one is to be started: the sooner, the longer the last one has served."""
         is_steady = self.serving_since is not None and now - self.serving_since > STEADY_S
-        self._failures = 0 if is_steady else self._failures + 1
+        self._failures = 0 if is_steady else min(self._failures + 1, 10)
         self.serving_since = None
         self.start_at = now + min(FIRST_PAUSE_S * 2**self._failures, LONGEST_PAUSE_S)
-        return code
 
     def _hang_up(self) -> None:
         if self.says is not None:
@@ -120,8 +124,14 @@ class Supervisor:
 
     def _start_due(self) -> None:
         for place in self._places:
-            if place.worker is None and self._end_at is None and place.start_at <= time.monotonic():
-                place.start(self._start)
+            now = time.monotonic()
+            if place.worker is None and self._end_at is None and place.start_at <= now:
+                try:
+                    place.start(self._start)
+                except OSError as error:  # no memory, too many processes or open files
+                    log.error("worker_not_started", problem=str(error))  # noqa: TRY400  # not ours
+                    place.plan(now)
+                    self._count(now)
 
     def _wait(self, wakes: socket.socket) -> None:
         """For a signal, a worker that says something or ends, or time to do something."""
@@ -160,13 +170,18 @@ class Supervisor:
             return
         log.error("worker_died", pid=pid, exit_code=code)
         others = any(each.serving_since is not None for each in self._places)
-        self._deaths.append(now)
-        while self._deaths[0] < now - DEATHS_WITHIN_S:
-            self._deaths.popleft()
         if code in FATAL and not was_serving and not others:  # the next one would fail alike
             self._fail(code)
             self._end(signal.SIGINT)
-        elif len(self._deaths) > DEATHS * len(self._places):
+        else:
+            self._count(now)
+
+    def _count(self, now: float) -> None:
+        """A worker more has died, or could not be started: is that a crash loop?"""
+        self._deaths.append(now)
+        while self._deaths[0] < now - DEATHS_WITHIN_S:
+            self._deaths.popleft()
+        if len(self._deaths) > DEATHS * len(self._places):
             log.error("workers_keep_dying", deaths=len(self._deaths), within_s=DEATHS_WITHIN_S)
             self._fail(Exit.WORKERS)
             self._end(signal.SIGINT)

@@ -111,6 +111,8 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.stop()
         await super().shutdown(sockets)
+        if self.force_exit:  # uvicorn leaves the application as it is then
+            await self.lifespan.shutdown()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002  # uvicorn's
         is_orderly = sig == signal.SIGTERM
