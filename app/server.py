@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import structlog
 from starlette.applications import Starlette
 
 from app.backing import State
@@ -14,6 +15,8 @@ from app.http.health import Readiness
 from app.http.routes import Application
 from app.service import Service
 from app.settings import Settings
+
+log = structlog.get_logger()
 
 
 def create_app(
@@ -99,9 +102,13 @@ class App(Application):
         """
         if self._drained_since is None:
             self._drained_since = asyncio.get_running_loop().time()
+            window_s = self._settings.server.drain_window_s
+            listeners = 0
             if self.service is not None:
-                self.service.hub.drain(self._settings.server.drain_window_s)
+                listeners = self.service.hub.listeners
+                self.service.hub.drain(window_s)
             self.on_drain(True)
+            log.info("draining", window_s=window_s, listeners=listeners, stops=self._is_ending)
 
     def end_drain(self) -> None:
         """Take requests again. Where the process is about to end it is too late for that."""
@@ -110,6 +117,7 @@ class App(Application):
             if self.service is not None:
                 self.service.hub.reopen()
             self.on_drain(False)
+            log.info("drain_ended")
 
     # What its server tells (app.http.serving.Served).
 

@@ -30,7 +30,7 @@ from app.cli.options import (
 )
 from app.cli.running import CLOSING_S, LastResort, run_to_the_end, start_log
 from app.cli.supervisor import Supervisor
-from app.http.serving import bind, make_server
+from app.http.serving import SIGNALS, bind, make_server
 from app.server import create_app, new_replica
 from app.settings import Settings
 
@@ -91,6 +91,8 @@ def run_worker(
         replica: Its name in a fleet.
         says: Where it tells a supervisor that it serves; None: there is no supervisor.
     """
+    for number in SIGNALS:  # before the server has its own handlers, and after it has ended
+        signal.signal(number, lambda *_: os._exit(Exit.OK))
     if says is not None:
         os.setpgrp()  # Ctrl+C is the supervisor's to hear
         threading.Thread(target=_end_with_supervisor, daemon=True).start()

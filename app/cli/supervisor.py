@@ -222,13 +222,9 @@ class Supervisor:
             reads.setblocking(False)
             writes.setblocking(False)
             before = signal.set_wakeup_fd(writes.fileno(), warn_on_full_buffer=False)
-            handlers = {
-                number: signal.signal(number, lambda number, _: self._signals.append(number))
-                for number in SIGNALS
-            }
+            for number in SIGNALS:  # for good: the process ends afterwards
+                signal.signal(number, lambda number, _: self._signals.append(number))
             try:
                 yield reads
             finally:
-                for number, handler in handlers.items():
-                    signal.signal(number, handler)
                 signal.set_wakeup_fd(before)

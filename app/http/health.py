@@ -30,9 +30,9 @@ class Readiness:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     def encoded(self) -> bytes:
-        """A JSON object."""
+        """A JSON object on a line of its own, for whoever asks by hand."""
         own = {"ready": self.ready, "reasons": list(self.reasons)}
-        return dumps(own | dict(self.detail) | own)
+        return dumps(own | dict(self.detail) | own) + b"\n"
 
 
 async def healthz(_: Request) -> Response:

@@ -208,6 +208,11 @@ class Hub:
         if stream.credential is None:
             self._anonymous -= 1
 
+    @property
+    def listeners(self) -> int:
+        """How many streams are open."""
+        return len(self._streams)
+
     def authenticated(self) -> list[Stream]:
         """The streams of callers with a credential."""
         return [stream for stream in self._streams if stream.credential is not None]
