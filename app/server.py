@@ -108,7 +108,8 @@ class App(Application):
                 listeners = self.service.hub.listeners
                 self.service.hub.drain(window_s)
             self.on_drain(True)
-            log.info("draining", window_s=window_s, listeners=listeners, stops=self._is_ending)
+            if window_s or not self._is_ending:
+                log.info("draining", window_s=window_s, listeners=listeners, stops=self._is_ending)
 
     def end_drain(self) -> None:
         """Take requests again. Where the process is about to end it is too late for that."""

@@ -177,7 +177,7 @@ class Hub:
             Unavailable: Every place is taken, or the server is going down.
         """
         if self._closed:
-            text = "This server is about to stop and opens no further stream."
+            text = "No further stream is opened here: the server is drained or about to stop."
             raise Unavailable(text, retry_after_s=1)
         if len(self._streams) >= self._limit:
             raise Unavailable("Every listen stream is taken.", retry_after_s=30)
