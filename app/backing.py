@@ -32,7 +32,7 @@ class State:
 
     @property
     def problem(self) -> str | None:
-        """Why it cannot be used now, in a sentence that anybody may read; None: it can."""
+        """Why it cannot be used now, in words for the log; None: it can."""
         return None
 
     async def start(self) -> None:

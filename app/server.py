@@ -15,6 +15,7 @@ from app.http.health import Readiness
 from app.http.routes import Application
 from app.service import Service
 from app.settings import Settings
+from app.sharing import state_of
 
 log = structlog.get_logger()
 
@@ -86,7 +87,7 @@ class App(Application):
         elif self.is_draining:
             reasons.append("The server is drained.")
         if service.state.is_required and service.state.problem:
-            reasons.append(service.state.problem)
+            reasons.append("The shared state cannot be used; the log says why.")
         return Readiness(not reasons, tuple(reasons), service.readiness_detail())
 
     @property
@@ -145,7 +146,8 @@ class App(Application):
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        service = Service(self._settings, config=self._config, flags=self._flags, state=self._state)
+        state = self._state or state_of(self._settings.state)
+        service = Service(self._settings, config=self._config, flags=self._flags, state=state)
         await service.start()
         service.registry.settle()
         self.service = service

@@ -240,7 +240,7 @@ class Service:
         Raises:
             FileNotFoundError: There is no tools folder.
         """
-        await self.endpoint.authenticator.start()
+        await asyncio.gather(self.state.start(), self.endpoint.authenticator.start())
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
         self._watchdog = Watchdog(self.settings.tools.directory)
@@ -267,6 +267,7 @@ class Service:
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
+        await self.state.close()
 
     def _older_revisions(
         self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool

@@ -33,6 +33,7 @@ from app.cli.supervisor import Supervisor
 from app.http.serving import SIGNALS, bind, make_server
 from app.server import create_app, new_replica
 from app.settings import Settings
+from app.sharing import check_state
 
 log = structlog.get_logger()
 KILL_SLACK_S: Final = 2.0
@@ -55,12 +56,12 @@ def serve(
         tools, reload=reload, log_format=log_format, log_level=log_level, host=host, port=port
     )
     settings = load_or_exit(config, flags)
-    if workers > 1 and not settings.secrets.keys:
-        fail(
-            "--workers above 1 needs [secrets] keys: a cursor that one worker signs must be "
-            "readable by the next; make one with `openssl rand -base64 32`",
-            Exit.CONFIGURATION,
-        )
+    if workers > 1 and (problem := settings.problem_of_several("--workers above 1")):
+        fail(problem, Exit.CONFIGURATION)
+    try:
+        check_state(settings.state)
+    except ValueError as error:
+        fail(str(error), Exit.CONFIGURATION)
     folder = Path(settings.tools.directory)
     if not folder.is_dir():
         fail(f"the tools folder {folder} does not exist", Exit.TOOLS)

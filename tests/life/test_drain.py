@@ -24,7 +24,7 @@ WINDOW_S: Final = 2.0
 GRACE_S: Final = 1.0
 LISTENERS: Final = 40
 CONFIG: Final[dict[str, Any]] = {
-    "server": {"fleet": True, "drain_s": WINDOW_S, "shutdown_grace_s": GRACE_S},
+    "server": {"drain_s": WINDOW_S, "shutdown_grace_s": GRACE_S},
     "legacy": {"ask_timeout_s": 60},
 }
 

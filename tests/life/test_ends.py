@@ -43,7 +43,7 @@ def _errors(server: ServerProcess) -> list[dict[str, Any]]:
 def test_who_is_in_a_hurry_does_not_wait_for_the_window(
     server_factory: ServerFactory, signals: Sequence[int]
 ) -> None:
-    config = {"server": {"fleet": True, "drain_s": LONG_S, "shutdown_grace_s": LONG_S}}
+    config = {"server": {"drain_s": LONG_S, "shutdown_grace_s": LONG_S}}
     server = server_factory(TOOLS, config)
     with server.client.listening(id="L1") as stream:
         for number in signals[:-1]:

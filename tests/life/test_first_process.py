@@ -17,6 +17,7 @@ from app.cli.exits import Exit
 from tests.support.client import McpClient
 from tests.support.processes import descendants
 from tests.support.server import ROOT, clean_environment
+from tests.support.stores import RedisServer
 from tests.support.waiting import eventually
 
 TOOLS: Final = Path(__file__).parent / "tools"
@@ -47,13 +48,17 @@ class Contained:
 
 
 @contextlib.contextmanager
-def contained(*args: str) -> Iterator[Contained]:
+def contained(*args: str, state: str = "memory://") -> Iterator[Contained]:
     command = [sys.executable, "-m", "app", "serve", "--port", "0", "--tools", str(TOOLS), *args]
     process = subprocess.Popen(
         [*NAMESPACE, *command],
         cwd=ROOT,
         env=clean_environment(
-            {"MCP__LOGGING__FORMAT": "json", "MCP__SECRETS__KEYS": json.dumps(["k" * 32])}
+            {
+                "MCP__LOGGING__FORMAT": "json",
+                "MCP__SECRETS__KEYS": json.dumps(["k" * 32]),
+                "MCP__STATE__URL": state,
+            }
         ),
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -91,7 +96,7 @@ def test_a_signal_to_the_first_process_ends_it_with_code_0(
     args: Sequence[str], number: signal.Signals
 ) -> None:
     """SH-07: docker stop sends it SIGTERM, and must not have to kill it."""
-    with contained(*args) as server:
+    with RedisServer() as redis, contained(*args, state=redis.url) as server:
         assert server.pid_inside != 1
         assert server.client.get("/readyz").status == 200
         with server.client.listening() as stream:

@@ -11,46 +11,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from app.backing import State
 from app.cli.exits import Exit
 from app.cli.main import add_all_commands
 from app.http.health import Readiness
 from app.http.serving import make_server
 from app.server import App, create_app
-from app.settings import Settings
+from app.settings import ServerSettings, Settings
 from tests.support.client import McpClient
 from tests.support.http1 import Request, Response, strict_json
+from tests.support.stores import RedisServer
 from tests.support.waiting import eventually
 
 TOOLS: Final = Path(__file__).parent / "tools"
 WINDOW_S: Final = 0.6
 
 
-class Unreachable(State):
-    """A state that cannot be reached until a test says so."""
-
-    is_required = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.why: str | None = "The shared state cannot be reached."
-
-    @property
-    def problem(self) -> str | None:
-        return self.why
-
-
 @asynccontextmanager
-async def serving(state: State | None = None) -> AsyncIterator[tuple[App, McpClient]]:
+async def serving(**sections: Any) -> AsyncIterator[tuple[App, McpClient]]:
     """A server in this process, which a test can drain as an administrator does."""
     settings = Settings.model_validate(
         {
-            "server": {"port": 0, "fleet": True, "drain_s": WINDOW_S},
+            "server": {"port": 0, "drain_s": WINDOW_S},
             "tools": {"directory": str(TOOLS), "reload": True},
             "limits": {"rates": [], "list_rates": []},
+            **sections,
         }
     )
-    app = create_app(settings, state=state)
+    app = create_app(settings)
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     server = make_server(app, settings.server, on_listening=lambda _, at: port.set_result(at))
     task = asyncio.create_task(server.serve())
@@ -120,19 +107,30 @@ async def test_listeners_of_a_drained_server_are_told_and_those_of_one_taken_bac
 
 
 async def test_readiness_needs_a_state_that_is_required_and_says_so() -> None:
-    """And comes by itself once the state can be reached."""
-    state = Unreachable()
-    async with serving(state) as (app, client):
-        reasons = ["The shared state cannot be reached."]
-        assert await ready(client) == (503, {"ready": False, "reasons": reasons})
-        assert (await asyncio.to_thread(client.get, "/healthz")).status == 200
-        app.begin_drain()
-        assert (await ready(client))[1]["reasons"] == ["The server is drained.", *reasons]
-        app.end_drain()
-        state.why = None
-        assert await ready(client) == (200, {"ready": True, "reasons": []})
-        state.is_required, state.why = False, "gone"
-        assert (await ready(client))[0] == 200
+    """A server starts without it, and becomes ready by itself once it can be reached."""
+    with RedisServer() as redis:
+        redis.stop()
+        reason = "The shared state cannot be used; the log says why."
+        async with serving(state={"url": redis.url, "required": True}) as (app, client):
+            assert await ready(client) == (503, {"ready": False, "reasons": [reason]})
+            assert (await asyncio.to_thread(client.get, "/healthz")).status == 200
+            app.begin_drain()
+            assert (await ready(client))[1]["reasons"] == ["The server is drained.", reason]
+            app.end_drain()
+            await asyncio.to_thread(redis.start)
+
+            def is_ready() -> bool:
+                return client.get("/readyz").status == 200
+
+            await asyncio.to_thread(eventually, is_ready, "it is ready")
+
+
+async def test_readiness_does_not_need_a_state_that_is_not_required() -> None:
+    with RedisServer() as redis:
+        redis.stop()
+        async with serving(state={"url": redis.url}) as (app, client):
+            assert app.service is not None and app.service.state.problem
+            assert await ready(client) == (200, {"ready": True, "reasons": []})
 
 
 async def test_more_can_be_told_but_not_something_else() -> None:
@@ -210,3 +208,18 @@ def test_probes_leave_no_line(client: McpClient, server: Any) -> None:
     client.ask("tools/list")
     eventually(lambda: server.log_mark() > mark, "the line of the request")
     assert len(server.logs()[mark:]) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "window_s"),
+    [
+        ({}, 0.0),
+        ({"fleet": True}, 5.0),
+        ({"drain_s": 3}, 3.0),
+        ({"fleet": True, "drain_s": 0}, 0.0),
+    ],
+)
+def test_a_window_is_there_where_somebody_looks_at_readiness(
+    settings: dict[str, Any], window_s: float
+) -> None:
+    assert ServerSettings.model_validate(settings).drain_window_s == window_s

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -23,14 +23,13 @@ from tests.support.server import (
     ServerProcess,
     clean_environment,
 )
+from tests.support.stores import RedisServer
 from tests.support.waiting import eventually, eventually_lines
 
 TOOLS: Final = Path(__file__).parent / "tools"
 WINDOW_S: Final = 1.5
-CONFIG: Final[dict[str, Any]] = {"secrets": {"keys": ["k" * 32]}}
 FLEET: Final[dict[str, Any]] = {
-    **CONFIG,
-    "server": {"fleet": True, "drain_s": WINDOW_S, "shutdown_grace_s": 0.2},
+    "server": {"fleet": True, "drain_s": WINDOW_S, "shutdown_grace_s": 0.2}
 }
 TWO: Final = ("--workers", "2")
 
@@ -40,21 +39,39 @@ def serving(server: ServerProcess) -> dict[int, str]:
     return {log["pid"]: log["replica"] for log in server.logs("listening")}
 
 
-def started(factory: Any, config: Any = None, tools: Path = TOOLS) -> ServerProcess:
-    server: ServerProcess = factory(tools, CONFIG if config is None else config, args=TWO)
+Begin = Callable[..., ServerProcess]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[dict[str, Any]]:
+    """What workers must share: a state and keys."""
+    with RedisServer() as redis:
+        yield {"state": {"url": redis.url}, "secrets": {"keys": ["k" * 32]}}
+
+
+@pytest.fixture
+def started(server_factory: ServerFactory, shared: dict[str, Any]) -> Begin:
+    """Starts two workers, which end with the test."""
+    return lambda config=None: serving_two(server_factory, {**shared, **(config or {})})
+
+
+def serving_two(factory: Callable[..., ServerProcess], config: Mapping[str, Any]) -> ServerProcess:
+    server = factory(TOOLS, config, args=TWO)
     eventually(lambda: len(serving(server)) == 2, "two workers serve", START_S)
     return server
 
 
 @pytest.fixture(scope="module", autouse=True)
-def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def troubled(
+    tmp_path_factory: pytest.TempPathFactory, shared: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
     """Two servers in trouble that takes its time, beside each other and all other tests.
 
     One has a worker that does not hear SIGTERM; the workers of the other end when they load tools.
     """
     folder = tmp_path_factory.mktemp("crashing")
     (folder / "crashes.py").write_text("import os\n\nos._exit(70)\n", "utf-8")
-    crashing = ServerProcess(folder, CONFIG, args=TWO, start=False)
+    crashing = ServerProcess(folder, shared, args=TWO, start=False)
     looping = subprocess.Popen(
         crashing.command,
         cwd=ROOT,
@@ -62,7 +79,7 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
         stderr=subprocess.PIPE,
         text=True,
     )
-    hung = started(ServerProcess, FLEET)
+    hung = serving_two(ServerProcess, {**shared, **FLEET})
     victim = min(serving(hung))
     os.kill(victim, signal.SIGSTOP)
     begun = datetime.now(UTC)
@@ -73,8 +90,8 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
     crashing.discard()
 
 
-def test_a_worker_that_dies_is_replaced(server_factory: ServerFactory) -> None:
-    server = started(server_factory)
+def test_a_worker_that_dies_is_replaced(started: Begin) -> None:
+    server = started()
     victim = min(serving(server))
     os.kill(victim, signal.SIGKILL)
     line = server.wait_for_log(lambda log: log.get("event") == "worker_died")
@@ -85,8 +102,8 @@ def test_a_worker_that_dies_is_replaced(server_factory: ServerFactory) -> None:
     assert server.client.call("whoami").value in set(serving(server)) - {victim}
 
 
-def test_each_line_says_which_worker_wrote_it(server_factory: ServerFactory) -> None:
-    server = started(server_factory)
+def test_each_line_says_which_worker_wrote_it(started: Begin) -> None:
+    server = started()
     pids = set(serving(server))
     for _ in range(10):
         server.client.call("whoami")
@@ -97,10 +114,10 @@ def test_each_line_says_which_worker_wrote_it(server_factory: ServerFactory) -> 
 
 @pytest.mark.parametrize("whole_group", [False, True], ids=["the supervisor", "every process"])
 def test_sigterm_reaches_all_at_once_and_their_windows_run_side_by_side(
-    server_factory: ServerFactory, *, whole_group: bool
+    started: Begin, *, whole_group: bool
 ) -> None:
     """Some send SIGTERM to every process of a service, so workers hear it twice."""
-    server = started(server_factory, FLEET)
+    server = started(FLEET)
     below = descendants(server.pid)
     with server.client.listening(id="L1") as stream:
         begun = time.monotonic()
@@ -120,9 +137,9 @@ def test_sigterm_reaches_all_at_once_and_their_windows_run_side_by_side(
     eventually(lambda: not any(map(is_alive, below)), "nothing is left")
 
 
-def test_ctrl_c_at_a_terminal_is_heard_once(server_factory: ServerFactory) -> None:
+def test_ctrl_c_at_a_terminal_is_heard_once(started: Begin) -> None:
     """A terminal sends it to the whole group; twice would mean not to wait for calls."""
-    server = started(server_factory, {**CONFIG, "server": {"drain_s": 60}})
+    server = started({"server": {"drain_s": 60}})
     groups = {os.getpgid(pid) for pid in serving(server)}
     assert os.getpgid(server.pid) not in groups
     begun = time.monotonic()
@@ -132,9 +149,9 @@ def test_ctrl_c_at_a_terminal_is_heard_once(server_factory: ServerFactory) -> No
     assert [log for log in server.logs() if log.get("level") in ("error", "critical")] == []
 
 
-def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
+def test_workers_end_with_their_supervisor(tmp_path: Path, shared: dict[str, Any]) -> None:
     """However that ends, and as if they had been told: calls get their grace."""
-    server = started(ServerProcess, {**CONFIG, "server": {"drain_s": 1}})
+    server = serving_two(ServerProcess, {**shared, "server": {"drain_s": 1}})
     below = descendants(server.pid)
     arguments = {"path": str(tmp_path / "notes"), "release": str(tmp_path / "release")}
     with server.client.connect() as connection:
