@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -93,6 +94,10 @@ class Service:
         pages: Whether users reach pages of this process.
         log_problems: Whether problems with tools go to the log.
         state: Shared with the other servers of a fleet; None: of this process alone.
+
+    Attributes:
+        readiness_detail: What ``/readyz`` says beside whether and why not: plain JSON data, nothing
+            that is secret.
     """
 
     def __init__(
@@ -112,7 +117,8 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        self._state = state = state or State()
+        self.state = state = state or State()
+        self.readiness_detail: Callable[[], Mapping[str, Any]] = dict
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -234,7 +240,7 @@ class Service:
         Raises:
             FileNotFoundError: There is no tools folder.
         """
-        await asyncio.gather(self._state.start(), self.endpoint.authenticator.start())
+        await asyncio.gather(self.state.start(), self.endpoint.authenticator.start())
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
         self._watchdog = Watchdog(self.settings.tools.directory)
@@ -261,7 +267,7 @@ class Service:
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
-        await self._state.close()
+        await self.state.close()
 
     def _older_revisions(
         self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool
