@@ -20,9 +20,16 @@ def create_app(
     config: Path | None = None,
     flags: dict[str, dict[str, Any]] | None = None,
     state: State | None = None,
+    replica: str | None = None,
+    admin: socket.socket | None = None,
 ) -> "App":
-    """The ASGI application for these settings; the arguments are those of ``Service``."""
-    return App(settings, config=config, flags=flags, state=state)
+    """The ASGI application for these settings; most arguments are those of ``Service``.
+
+    Args:
+        admin: The listening socket of the administrative listener, which workers share; None:
+            it is bound here, if it is configured.
+    """
+    return App(settings, config=config, flags=flags, state=state, replica=replica, admin=admin)
 
 
 class App(Application):

@@ -120,3 +120,10 @@ class Bus(Protocol):
         Raises:
             StoreUnavailable: It could not be told to the others.
         """
+
+    def on_return(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Be told when messages may have been missed. Returns what ends that.
+
+        Args:
+            callback: Called in the event loop when the connection was lost and is back.
+        """

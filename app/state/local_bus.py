@@ -24,3 +24,10 @@ class LocalBus:
     async def publish(self, topic: str, message: bytes) -> None:
         for hear in tuple(self._hearers.get(topic, ())):
             hear(message)
+
+    def on_return(self, callback: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        return _nothing  # it is never lost
+
+
+def _nothing() -> None:
+    pass
