@@ -148,10 +148,10 @@ class Membership:
         if known is None or known[0] is not settings or known[1] is not authenticator:
             keys = [
                 (
-                    *(id, hash, sorted(caller.scopes), sorted(caller.roles), caller.clearance),
+                    *(id, hashed, sorted(caller.scopes), sorted(caller.roles), caller.clearance),
                     *(caller.tenant, sorted(caller.approvals), caller.expires_at),
                 )
-                for id, (hash, caller) in authenticator.keys.by_id.items()
+                for id, (hashed, caller) in authenticator.keys.by_id.items()
             ]
             fingerprint = configuration_fingerprint(settings, self._keys, keys)
             known = self._configuration = settings, authenticator, fingerprint

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import structlog
 
+from app.auth.administrators import administrators
 from app.auth.authenticator import Authenticator
 from app.auth.login import Login
 from app.auth.metadata import metadata_paths, resource_metadata
@@ -105,6 +106,8 @@ class Service:
 
     Attributes:
         fleet: This process among the others, and what administrators decided.
+        administrators: The keys that they have.
+        is_lasting: Whether what they decide survives this process.
     """
 
     def __init__(
@@ -241,6 +244,8 @@ class Service:
             if settings.legacy.enabled
             else None,
         )
+        self.administrators = administrators(settings.admin)
+        self.is_lasting = state.is_shared
         self._membership, self.fleet = self._among_others(replica, keys, state, door)
         self._changing = asyncio.Lock()
         self._watchdog: Watchdog | None = None
@@ -301,7 +306,7 @@ class Service:
             settings=lambda: self.settings,
             authenticator=lambda: self.endpoint.authenticator,
             reload=self._reload,
-            has_changed=lambda: self.fleet.has_changed(),
+            has_changed=self._is_another,
         )
         fleet = Fleet(
             state.control,
@@ -359,8 +364,11 @@ class Service:
     def _renew(self, principal: Principal) -> Principal | None:
         return self.endpoint.authenticator.renewed(principal)
 
-    def _tools_changed(self) -> None:
+    def _is_another(self) -> None:
         self.fleet.has_changed()
+
+    def _tools_changed(self) -> None:
+        self._is_another()
         # While a decision is not applied everywhere, telling would be too early. It comes soon.
         if not self.fleet.is_waiting:
             self.hub.publish()
@@ -403,7 +411,8 @@ class Service:
 
     async def _reload(self) -> None:
         """Everything again, whether or not files are watched."""
-        await self._change_settings(announce=True)
+        if self._config is not None or self._flags is not None:
+            await self._change_settings(announce=True)
         await self.registry.reload()
 
     async def _change_settings(self, *, announce: bool) -> None:
@@ -418,12 +427,13 @@ class Service:
         if not is_usable(new):
             return
         settings = as_far_as_possible(self.settings, new)
+        admins = administrators(settings.admin, self.administrators)
         before = self.endpoint.authenticator
         after = Authenticator(settings, previous=before, revocations=self._revocations)
         await after.start()
 
         def swap() -> None:
-            self.settings = settings
+            self.settings, self.administrators = settings, admins
             self.endpoint.authenticator = after
             after.forget_revoked()  # of what came between
             if announce:

@@ -66,6 +66,7 @@ def parse_epoch(data: bytes) -> Epoch | None:
     return Epoch(int(revision), stamp) if int(revision) <= MAX_REVISION else None
 
 
+NO_EPOCH: Final = Epoch()
 Credential = tuple[str, str]
 """Issuer and id."""
 
@@ -81,7 +82,7 @@ class Control:
         reloads: How often a reload of all replicas was asked for.
     """
 
-    epoch: Epoch = Epoch()
+    epoch: Epoch = NO_EPOCH
     switches: Mapping[str, Switch] = field(default_factory=lambda: MappingProxyType({}))
     revoked: Mapping[Credential, float | None] = field(default_factory=lambda: MappingProxyType({}))
     drained: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -119,7 +120,9 @@ class Control:
 
     def with_undrained(self, replica: str) -> "Control":
         """A replica takes requests again."""
-        return replace(self, drained={key: at for key, at in self.drained.items() if key != replica})
+        return replace(
+            self, drained={key: at for key, at in self.drained.items() if key != replica}
+        )
 
     def with_reload(self) -> "Control":
         """All replicas are to load settings and tools again."""

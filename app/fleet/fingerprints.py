@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ OWN: Final = frozenset(
 """Settings in which replicas may differ: where they are and how they reach what they lean on. The
 keys are compared by themselves."""
 
+_TOOL_SETTINGS: Final = re.compile(r"overrides\..*\.settings\Z")
+
 
 def configuration_fingerprint(
     settings: Settings, keys: KeyRing, extra: Iterable[object] = ()
@@ -41,23 +43,22 @@ def configuration_fingerprint(
     """
     (key, *_) = keys.derived("fingerprint of settings")
 
+    def keyed(text: str) -> str:
+        return hmac.digest(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()
+
     def shown(value: Any, path: str) -> Any:
+        if isinstance(value, BaseModel):
+            value = {name: getattr(value, name) for name in type(value).model_fields}
         if path in OWN or isinstance(value, Path):
             return None
         if isinstance(value, SecretStr):
-            return hmac.digest(key, value.get_secret_value().encode(), hashlib.sha256).hex()
-        if re.fullmatch(r"overrides\..*\.settings", path):
-            return hmac.digest(key, repr(_ordered(value)).encode(), hashlib.sha256).hex()
-        if isinstance(value, BaseModel):
-            return {
-                name: shown(getattr(value, name), f"{path}.{name}".lstrip("."))
-                for name in type(value).model_fields
-            }
-        if isinstance(value, dict) or hasattr(value, "items"):
-            return {str(name): shown(each, f"{path}.{name}") for name, each in value.items()}
+            return keyed(value.get_secret_value())
+        if isinstance(value, Mapping) and not _TOOL_SETTINGS.match(path):
+            inside = path and path + "."
+            return {str(name): shown(each, f"{inside}{name}") for name, each in value.items()}
         if isinstance(value, list | tuple):
             return [shown(each, path) for each in value]
-        return value if isinstance(value, str | int | float | bool | None) else str(value)
+        return keyed(repr(_ordered(value))) if isinstance(value, Mapping) else repr(value)
 
     described = [shown(settings, ""), sorted(map(repr, extra))]
     return hashlib.sha256(canonical(described)).hexdigest()[:DIGITS]
@@ -72,7 +73,7 @@ def key_fingerprints(keys: KeyRing) -> tuple[str, ...]:
 
 
 def _ordered(value: Any) -> Any:
-    if hasattr(value, "items"):
+    if isinstance(value, Mapping):
         return sorted((str(name), _ordered(each)) for name, each in value.items())
     if isinstance(value, list | tuple):
         return [_ordered(each) for each in value]

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
-from app.fleet.control import Control, Unusable, parse_epoch
+from app.fleet.control import NO_EPOCH, Control, Unusable, parse_epoch
 from app.fleet.keeping import Edit, Keeper
 from app.fleet.members import BEAT_S, Heard, Member, Members, disagreements, has_one_catalog
 from app.state.interface import Bus, Store, StoreUnavailable
@@ -105,7 +105,7 @@ class Fleet:
         self._heard = asyncio.Event()
         self._untold = asyncio.Event()
         self._untold_since = 0.0
-        self._failed = Control().epoch
+        self._failed = NO_EPOCH
         self._differs_since: dict[str, float] = {}
         self._warned: frozenset[str] = frozenset()
         self._tasks: list[asyncio.Task[None]] = []
@@ -191,8 +191,8 @@ class Fleet:
             "members": len(living),
             "agree": not differ,
             "disagreements": list(differ),
-            "oneCatalog": has_one_catalog(living),
-            "oneRevision": not self.members.behind(max(_revisions(living), default=0)),
+            "one_catalog": has_one_catalog(living),
+            "one_revision": not self.members.behind(max(_revisions(living), default=0)),
         }
 
     @property

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from app.fleet.control import Control, Epoch, Unusable, parse_control, parse_epoch
+from app.fleet.control import Control, Epoch, parse_control, parse_epoch
 from app.state.interface import Store, StoreUnavailable
 
 DOCUMENT: Final = "control:document"

@@ -79,30 +79,31 @@ def parse_member(data: bytes) -> Member | None:
         return None
     try:
         said = orjson.loads(data)
-        member = Member(
-            **{
-                **{key: value for key, value in said.items() if key in _FIELDS},
-                "keys": tuple(said["keys"]),
-            }
-        )
+        if not _is_sound(said):
+            return None
+        known = {key: value for key, value in said.items() if key in _FIELDS}
+        return Member(**{**known, "keys": tuple(said["keys"])})
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
         return None
-    return member if _is_sound(member) else None
 
 
-def _is_sound(member: Member) -> bool:
-    texts = (member.replica, member.version, member.configuration, member.catalog, *member.keys)
+def _is_sound(said: dict[str, Any]) -> bool:
+    keys = said["keys"]
+    digests = (said["configuration"], said["catalog"], *keys)
     return (
-        all(type(text) is str for text in texts)
-        and REPLICA.match(member.replica) is not None
-        and _VERSION.match(member.version) is not None
-        and len(member.keys) <= MAX_KEYS
-        and all(_DIGEST.match(text) for text in texts[2:])
-        and all(_is_count(each) for each in (member.pid, member.revision, member.reloads))
-        and all(_is_instant(each) for each in (member.started, member.clock))
-        and type(member.draining) is bool
-        and type(member.leaving) is bool
+        type(keys) is list
+        and len(keys) <= MAX_KEYS
+        and _is_text(said["replica"], REPLICA)
+        and _is_text(said["version"], _VERSION)
+        and all(_is_text(each, _DIGEST) for each in digests)
+        and all(_is_count(said[name]) for name in ("pid", "revision", "reloads"))
+        and all(_is_instant(said[name]) for name in ("started", "clock"))
+        and all(type(said.get(name, False)) is bool for name in ("draining", "leaving"))
     )
+
+
+def _is_text(value: Any, form: re.Pattern[str]) -> bool:
+    return type(value) is str and form.match(value) is not None
 
 
 def _is_count(value: Any) -> bool:
@@ -175,9 +176,7 @@ class Members:
 
     def behind(self, revision: int) -> list[str]:
         """Names of those that do not act on a revision yet."""
-        return [
-            heard.member.name for heard in self.living() if heard.member.revision < revision
-        ]
+        return [heard.member.name for heard in self.living() if heard.member.revision < revision]
 
     def not_reloaded(self, reloads: int) -> list[str]:
         """Names of those that have not done so many reloads."""
