@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NoReturn
 import httpx2
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from app.auth.api_keys import is_key
 from app.cli.exits import Exit
@@ -261,10 +261,10 @@ class _Server:
             self._unreached(str(error) or type(error).__name__)
         except ValueError:
             self._unreached("what answers there is no administrative listener")
-        if not isinstance(answer, dict):
+        if not isinstance(answer, dict) or not isinstance(answer.get("error", ""), str):
             self._unreached("what answers there is no administrative listener")
         if not response.is_success:
-            said = str(answer.get("error", f"status {response.status_code}"))[:1000]
+            said = answer.get("error", f"status {response.status_code}")[:1000]
             fail(said, Exit.CREDENTIAL if response.status_code == 401 else Exit.PROBLEMS)
         return answer
 
@@ -332,12 +332,12 @@ def _for_whom(switch: Mapping[str, Any] | None) -> str:
 
 
 def _show_status(answer: Mapping[str, Any]) -> None:
-    table = Table("Member", "Version", "Started", "Settings", "Tools", "Revision", "State")
+    member_column = Column("Member", no_wrap=True)  # its first half is what `drain` takes
+    table = Table(member_column, "Version", "Settings", "Tools", "Revision", "State")
     for member in answer["fleet"]:
         table.add_row(
             escape(member["member"]),
             escape(member["version"]),
-            member["started"],
             member["configuration"],
             member["catalog"],
             str(member["revision"]),

@@ -130,15 +130,17 @@ class Catalog:
             [policy.visible_until(each, standing, now) for each in self._windowed],
             default=math.inf,
         )
+        decided = dict(zip(self._distinct, decisions, strict=True))
         held_back = frozenset(
-            name for name, switch in self._rollouts.items() if not switch.admits(name, principal)
+            name
+            for name, switch in self._rollouts.items()
+            if decided[self._demands[name]].visible and not switch.admits(name, principal)
         )
         key = decisions, until, held_back
         view = self._views.get(key)
         if view is None:
             if len(self._views) >= MAX_VIEWS:
                 del self._views[next(iter(self._views))]
-            decided = dict(zip(self._distinct, decisions, strict=True))
             offers = []
             for name, tool in self.tools.items():
                 demand = self._demands[name]
