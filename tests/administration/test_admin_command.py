@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from app.cli.admin import KEY_VARIABLE
 from app.cli.exits import Exit
 from app.cli.main import add_all_commands
-from tests.fleet.replicas import ADMIN_KEY, KEYS, Fleet
+from tests.administration.replicas import ADMIN_KEY, KEYS, Fleet
 from tests.support.cases import rows
 
 Run = Callable[..., Result]

@@ -16,7 +16,7 @@ from app.admin.serving import MAX_BODY_BYTES, bind_admin
 from app.auth.api_keys import make_key
 from app.server import create_app
 from app.settings import Settings
-from tests.fleet.replicas import ADMIN_KEY, CONFIG, KEYS, Fleet, Replica
+from tests.administration.replicas import ADMIN_KEY, CONFIG, KEYS, Fleet, Replica
 from tests.support.cases import rows
 
 STRANGER = make_key("root")

@@ -12,7 +12,7 @@ import pytest
 
 from app.fleet.keeping import DOCUMENT, EPOCH
 from app.fleet.members import MAX_BEAT, MAX_MEMBERS
-from tests.fleet.replicas import KEYS, Fleet
+from tests.administration.replicas import KEYS, Fleet
 from tests.support.issuer import Issuer
 from tests.support.toolfiles import write_tool
 from tests.support.waiting import eventually

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fleet.replicas import Fleet
+from tests.administration.replicas import Fleet
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from app.state.memory import MemoryStore
-from tests.fleet.replicas import KEYS, Fleet, Replica
+from tests.administration.replicas import KEYS, Fleet, Replica
 from tests.support.client import Stream
 from tests.support.sse import Comment
 from tests.support.waiting import eventually

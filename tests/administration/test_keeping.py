@@ -9,8 +9,8 @@ from app.fleet.keeping import DOCUMENT, EPOCH, FULL_LOOK_S, RENEW_S, TTL_S, Keep
 from app.policy.rollouts import Switch
 from app.state.interface import StoreUnavailable
 from app.state.memory import MemoryStore
+from tests.administration.replicas import Line
 from tests.auth.desk import Clock
-from tests.fleet.replicas import Line
 
 OFF = Switch(enabled=False)
 
