@@ -19,5 +19,5 @@ class Exit(IntEnum):
     BIND = 6
     """The address cannot be bound."""
     CREDENTIAL = 7
-    """The credential in the environment of ``stdio``, or the key of ``admin``, is missing, malformed
-    or refused."""
+    """The credential in the environment of ``stdio``, or the key of ``admin``, is missing,
+    malformed or refused."""

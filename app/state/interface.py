@@ -114,16 +114,17 @@ class Bus(Protocol):
             hear: Called in the event loop; what it raises is the caller's bug.
         """
 
+    def on_return(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Be told when messages may have been missed: nothing was heard for a while, and now
+        everything is again. Returns what ends that.
+
+        Args:
+            callback: Called in the event loop.
+        """
+
     async def publish(self, topic: str, message: bytes) -> None:
         """Tell everybody.
 
         Raises:
             StoreUnavailable: It could not be told to the others.
-        """
-
-    def on_return(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Be told when messages may have been missed. Returns what ends that.
-
-        Args:
-            callback: Called in the event loop when the connection was lost and is back.
         """
