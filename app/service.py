@@ -129,7 +129,7 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        state = state or State()
+        self._state = state = state or State()
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -259,7 +259,7 @@ class Service:
         Raises:
             FileNotFoundError: There is no tools folder.
         """
-        await self.endpoint.authenticator.start()
+        await asyncio.gather(self._state.start(), self.endpoint.authenticator.start())
         await self.fleet.begin()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
@@ -291,6 +291,7 @@ class Service:
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
+        await self._state.close()
 
     def _among_others(
         self, replica: str | None, keys: KeyRing, state: State, door: Drainable | None

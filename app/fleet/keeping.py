@@ -13,8 +13,8 @@ from typing import Final
 from app.fleet.control import Control, Epoch, parse_control, parse_epoch
 from app.state.interface import Store, StoreUnavailable
 
-DOCUMENT: Final = "control:document"
-EPOCH: Final = "control:epoch"
+DOCUMENT: Final = "document"
+EPOCH: Final = "epoch"
 TTL_S: Final = 90 * 86_400.0
 """Longer than any fleet is switched off and expected to remember; while one replica lives, the
 document is renewed and has no end."""

@@ -19,7 +19,7 @@ from app.fleet.keeping import DOCUMENT, EPOCH
 from app.http.serving import Server, make_server
 from app.server import App, create_app
 from app.settings import Settings
-from app.state.interface import StoreUnavailable
+from app.state.interface import Kept, StoreUnavailable
 from app.state.local_bus import LocalBus
 from app.state.memory import MemoryStore
 from tests.support.client import McpClient
@@ -76,6 +76,11 @@ class Line:
         owner: str | None = None,
     ) -> bool:
         return await self._pass().replace(name, before, after, ttl_s=ttl_s, owner=owner)
+
+    async def take(
+        self, name: str, value: bytes, *, ttl_s: float, owner: str | None = None
+    ) -> Kept | None:
+        return await self._pass().take(name, value, ttl_s=ttl_s, owner=owner)
 
     async def delete(self, name: str) -> None:
         await self._pass().delete(name)
