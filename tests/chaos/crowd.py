@@ -5,20 +5,24 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
 import httpx2
 
-from tests.support.client import encode, meta, modern_request
+from tests.support.client import meta, modern_request
 
+TIMEOUT_KEY: Final = "mcp-tool-server/timeoutMs"
 IDEMPOTENCY_KEY: Final = "mcp-tool-server/idempotencyKey"
 PATIENCE_S: Final = 20.0
 AGAIN_AFTER_S: Final = 0.25
-TRIES: Final = 40
-"""A caller with an idempotency key comes back for ten seconds."""
+TRIES: Final = 60
+"""A caller with an idempotency key comes back for fifteen seconds."""
+
+DEADLINE_MS: Final = 2000
+"""Which callers ask for. What became of a call whose server died is settled ten seconds later."""
 
 
 @dataclass(slots=True)
@@ -28,8 +32,8 @@ class Fate:
     Attributes:
         number: What it asked to be written down.
         keyed: Whether it had an idempotency key, and so might come again.
-        tries: How each try ended: `ok`, `unknown` (the outcome is), a status, or what went wrong
-            with the connection.
+        tries: How each try ended: `ok`, `unknown` (the outcome is), `timeout`, a status, or what
+            went wrong with the connection.
         began: When, on the clock of `time.monotonic`.
         took_s: From its first byte to its answer, all tries together.
     """
@@ -53,7 +57,8 @@ class Figures:
     Attributes:
         sent: Calls.
         failed: Calls without a key that got no result, by what they got.
-        failed_keyed: Calls with a key that had none after all their tries.
+        failed_keyed: Calls with a key that had none after all their tries, but for the next.
+        unknown: Calls with a key that were told that their outcome is not known.
         tried_again: Calls with a key that needed more than one try.
         lost: Calls with a result that nobody ran.
         duplicated: Calls that ran twice, of those with a key.
@@ -64,6 +69,7 @@ class Figures:
     sent: int
     failed: Mapping[str, int]
     failed_keyed: Mapping[str, int]
+    unknown: int
     tried_again: int
     lost: int
     duplicated: int
@@ -119,20 +125,19 @@ class Crowd:
         self._thread.join(2 * PATIENCE_S + TRIES * AGAIN_AFTER_S)
         assert not self._thread.is_alive(), "callers still wait"
 
-    def since(self, moment: float) -> list[Fate]:
-        """Calls that began after a moment of `time.monotonic`."""
-        return [fate for fate in self.fates if fate.began >= moment]
-
-    def figures(self, wanted: Callable[[Fate], bool] = lambda _: True) -> Figures:
+    def figures(self) -> Figures:
         """Count, when all have ended."""
-        fates = [fate for fate in self.fates if wanted(fate)]
+        fates = self.fates
         runs = runs_in(self._ledger)
         plain = [fate for fate in fates if not fate.keyed]
         keyed = [fate for fate in fates if fate.keyed]
         return Figures(
             sent=len(fates),
             failed=Counter(fate.ended for fate in plain if fate.ended != "ok"),
-            failed_keyed=Counter(fate.ended for fate in keyed if fate.ended != "ok"),
+            failed_keyed=Counter(
+                fate.ended for fate in keyed if fate.ended not in {"ok", "unknown"}
+            ),
+            unknown=sum(fate.ended == "unknown" for fate in keyed),
             tried_again=sum(len(fate.tries) > 1 for fate in keyed),
             lost=sum(fate.ended == "ok" and not runs[fate.number] for fate in fates),
             duplicated=sum(runs[fate.number] > 1 for fate in keyed),
@@ -169,10 +174,10 @@ class Crowd:
         params = {
             "name": self._tool,
             "arguments": {"number": fate.number, **self._arguments},
-            "_meta": {**meta(), **key},
+            "_meta": {**meta(), **key, TIMEOUT_KEY: DEADLINE_MS},
         }
         request = modern_request("tools/call", params, self._headers, id=fate.number)
-        headers = [(name, value) for name, value in request.headers if name.lower() != "host"]
+        headers = {name: str(value) for name, value in request.headers if name != "Host"}
         try:
             response = await client.post(self._url, content=request.body, headers=headers)
         except httpx2.HTTPError as error:
@@ -183,7 +188,12 @@ class Crowd:
         result = message.get("result", {})
         if result.get("structuredContent", {}).get("number") == fate.number:
             return "ok"
-        return "unknown" if b"outcome is not known" in encode(message) else "wrong"
+        text = json.dumps(message)
+        return next((end for sign, end in ENDS.items() if sign in text), "wrong")
+
+
+ENDS: Final = {"outcome is not known": "unknown", "within its deadline": "timeout"}
+"""What a tool error says, and what it is called here."""
 
 
 def _last_message(response: httpx2.Response) -> dict[str, Any]:
