@@ -1,6 +1,7 @@
 """The whole system: three replicas behind HAProxy, with a store that they share."""
 
 import secrets
+import ssl
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -39,8 +40,10 @@ class System:
         config: Mapping[str, Any] | None = None,
         *,
         store_args: Sequence[str] = TO_DISK,
+        tools: Path = TOOLS,
     ) -> None:
         self.ledger = folder / "ledger"
+        self.tools = tools
         self._folder = folder
         self._config = dict(config or {})
         self._stack = ExitStack()
@@ -72,7 +75,7 @@ class System:
         self._stack.__exit__(kind, error, trace)
 
     def _start(self, number: int) -> ServerProcess:
-        return ServerProcess(TOOLS, self.config(number), port=free_port())
+        return ServerProcess(self.tools, self.config(number), port=free_port())
 
     def config(self, number: int) -> dict[str, Any]:
         """Of one replica; all have the same, but for its name."""
@@ -105,8 +108,12 @@ class System:
             tool=tool,
             arguments=arguments,
             first=self._crowds * 1_000_000,
-            verify=self._certificate.context(),
+            verify=self.context(),
         )
+
+    def context(self) -> ssl.SSLContext:
+        """Of a client that trusts the load balancer."""
+        return self._certificate.context()
 
     def pid_that_serves(self) -> int:
         """Process id of the replica that a call through the load balancer reaches."""
