@@ -11,10 +11,10 @@ from typing import Any, Final, Self
 
 from tests.chaos.crowd import Crowd
 from tests.support.balancers import HAProxy, Pools, free_port
-from tests.support.certificates import Certificate
 from tests.support.relay import Relay
 from tests.support.server import ServerProcess
 from tests.support.stores import TO_DISK, RedisServer
+from tests.support.tls import Certificate
 from tests.support.waiting import eventually
 
 TOOLS: Final = Path(__file__).with_name("tools")
