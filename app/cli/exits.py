@@ -6,8 +6,8 @@ from enum import IntEnum
 class Exit(IntEnum):
     OK = 0
     PROBLEMS = 1
-    """``check`` found an error, a ``call`` failed, ``health`` is not healthy, or the
-    client of ``stdio`` stopped reading."""
+    """``check`` found an error, a ``call`` failed, ``health`` is not healthy, ``admin`` was refused
+    or not done by all, or the client of ``stdio`` stopped reading."""
     USAGE = 2
     """The command line is wrong (Typer's own code)."""
     STARTUP = 3
