@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,6 +109,8 @@ class Service:
         fleet: This process among the others, and what administrators decided.
         administrators: The keys that they have.
         is_lasting: Whether what they decide survives this process.
+        readiness_detail: What ``/readyz`` says beside whether and why not: plain JSON data, nothing
+            that is secret.
     """
 
     def __init__(
@@ -129,7 +132,7 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        self._state = state = state or State()
+        self.state = state = state or State()
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -247,6 +250,7 @@ class Service:
         self.administrators = administrators(settings.admin)
         self.is_lasting = state.is_shared
         self._membership, self.fleet = self._among_others(replica, keys, state, door)
+        self.readiness_detail: Callable[[], Mapping[str, Any]] = self.fleet.detail
         self._changing = asyncio.Lock()
         self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
@@ -259,7 +263,7 @@ class Service:
         Raises:
             FileNotFoundError: There is no tools folder.
         """
-        await asyncio.gather(self._state.start(), self.endpoint.authenticator.start())
+        await asyncio.gather(self.state.start(), self.endpoint.authenticator.start())
         await self.fleet.begin()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
@@ -291,7 +295,7 @@ class Service:
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
-        await self._state.close()
+        await self.state.close()
 
     def _among_others(
         self, replica: str | None, keys: KeyRing, state: State, door: Drainable | None

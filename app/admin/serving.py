@@ -44,7 +44,7 @@ async def administration(
     own = _server_settings(settings)
     gate = Gate(own, section="admin")
     app = Listener(Operations(console), gate, Access(gate, console.administrators))
-    server = make_server(app, own, on_drain=lambda: None, on_listening=_listening, is_main=False)
+    server = make_server(app, own, on_listening=_listening, heeds_signals=False)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="administrative listener")
     try:
         yield
