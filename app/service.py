@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from app.http.landing import Landing
 from app.http.legacy import LegacyEndpoint
 from app.http.legacy_calls import LegacyCalls
 from app.methods.discover import Discover
+from app.methods.observing import CALL, Observer, Observers
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen, Stream
 from app.methods.tools import CallTool, ListTools
@@ -93,6 +95,10 @@ class Service:
         pages: Whether users reach pages of this process.
         log_problems: Whether problems with tools go to the log.
         state: Shared with the other servers of a fleet; None: of this process alone.
+        observers: Told how each call ended.
+
+    Attributes:
+        observers: For the doors; None: nobody observes.
     """
 
     def __init__(
@@ -105,6 +111,7 @@ class Service:
         pages: bool = True,
         log_problems: bool = True,
         state: State | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.settings = settings
         self._config = config
@@ -177,6 +184,17 @@ class Service:
         tools_change = settings.tools.reload or any(
             rule.conditions.has_hours for rule in settings.policies
         )
+        self.observers = Observers(observers, self._catalog) if observers else None
+        call_tool = CallTool(
+            self._catalog,
+            self.executor,
+            encoder,
+            self._courses,
+            limiter=limiter,
+            desk=desk,
+            clock=time.time,
+            challenge=lambda: self.endpoint.authenticator.challenge,
+        )
         self.router = Router(
             {
                 "server/discover": Discover(
@@ -187,16 +205,7 @@ class Service:
                     tools_change=tools_change,
                 ),
                 "tools/list": ListTools(self._catalog, limiter, clock=time.time),
-                "tools/call": CallTool(
-                    self._catalog,
-                    self.executor,
-                    encoder,
-                    self._courses,
-                    limiter=limiter,
-                    desk=desk,
-                    clock=time.time,
-                    challenge=lambda: self.endpoint.authenticator.challenge,
-                ),
+                CALL: self.observers.around(call_tool) if self.observers else call_tool,
                 "subscriptions/listen": Listen(tools_change=tools_change),
             }
         )
@@ -219,9 +228,11 @@ class Service:
                 ),
                 self._replays,
                 self.hub,
+                observers=self.observers,
             )
             if settings.legacy.enabled
             else None,
+            observers=self.observers,
         )
         self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
