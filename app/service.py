@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import structlog
 
+from app.audit.audit import Audit
 from app.auth.authenticator import LOOK_S, Authenticator
 from app.auth.login import Login
 from app.auth.metadata import metadata_paths, resource_metadata
@@ -99,6 +100,7 @@ class Service:
 
     Attributes:
         observers: For the doors; None: nobody observes.
+        audit: The record of calls; None: there is none.
     """
 
     def __init__(
@@ -184,7 +186,12 @@ class Service:
         tools_change = settings.tools.reload or any(
             rule.conditions.has_hours for rule in settings.policies
         )
-        self.observers = Observers(observers, self._catalog) if observers else None
+        # What somebody does at the machine's own keyboard is no call that was served.
+        self.audit = Audit(settings) if enforce and settings.audit.directory is not None else None
+        observing: list[Observer] = [*observers]
+        if self.audit is not None:
+            observing.append(self.audit)
+        self.observers = Observers(observing, self._catalog) if observing else None
         call_tool = CallTool(
             self._catalog,
             self.executor,
@@ -194,6 +201,7 @@ class Service:
             desk=desk,
             clock=time.time,
             challenge=lambda: self.endpoint.authenticator.challenge,
+            intents=self.audit,
         )
         self.router = Router(
             {
@@ -244,7 +252,10 @@ class Service:
 
         Raises:
             FileNotFoundError: There is no tools folder.
+            AuditUnusable: Nothing can be put on record.
         """
+        if self.audit is not None:
+            self.audit.start()
         await self.endpoint.authenticator.start()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
@@ -272,6 +283,8 @@ class Service:
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
+        if self.audit is not None:
+            await self.audit.stop()
 
     def _older_revisions(
         self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from app.auth.api_keys import ISSUER as API_KEY
@@ -240,8 +241,11 @@ class Authenticator:
         entry = self.remembered.get(digest, self._clock())
         if entry is None:
             source, checked = await self._check(credential.text)
+            caller = checked.caller
+            if caller.credential_id is None:
+                caller = replace(caller, token_digest=f"sha256:{digest.hex()}")
             entry = Entry(
-                checked.caller,
+                caller,
                 source,
                 checked.until,
                 generation=source.issuer.generation,

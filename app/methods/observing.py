@@ -8,6 +8,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
@@ -26,6 +27,7 @@ from app.registry.catalog import Catalog
 from app.registry.tool import Tool
 
 CALL: Final = "tools/call"
+_new: Final = tuple.__new__
 _NO_META: Final = RequestMeta("", {}, None, None, None, None, {})
 
 log = structlog.get_logger()
@@ -80,12 +82,32 @@ class Observer(Protocol):
 
     needs_arguments: bool
 
-    def ended(self, ended: Ended) -> "asyncio.Future[None] | None":
+    def ended(self, ended: Ended) -> "asyncio.Future[Any] | None":
         """A call has ended. Must not wait, and should take a few microseconds.
 
         Returns:
             None: the answer may leave. A future: when that is done, however it is; many calls may
             share one. The caller must not cancel it.
+        """
+        ...
+
+
+class Intents(Protocol):
+    """Keeps calls of tools that must not run without a record from doing so."""
+
+    def admit(self) -> None:
+        """Before a call is counted.
+
+        Raises:
+            Unavailable: Nothing can be put on record now.
+        """
+        ...
+
+    async def note(self, tool: Tool, call: Call, sender: Sender, rule: str) -> None:
+        """Put on record that a call is about to run; its end is told with the same ``call``.
+
+        Raises:
+            Unavailable: It cannot be.
         """
         ...
 
@@ -108,6 +130,8 @@ class Observers:
         self._observers = tuple(observers)
         self._catalog = catalog
         self.clock = clock
+        self._until: asyncio.Future[Any] | None = None
+        self._held: list[Execution] = []
         self.needs_arguments = any(observer.needs_arguments for observer in self._observers)
 
     def around(self, handler: Handler) -> Handler:
@@ -136,9 +160,16 @@ class Observers:
             return None, catalog.rule_of(name)
         return offer.tool, offer.demand.label
 
+    def hold(self, execution: Execution, until: "asyncio.Future[Any]") -> None:
+        """Let its result go when that is done. Those that wait for the same go together."""
+        if until is not self._until:
+            self._until, self._held = until, []
+            until.add_done_callback(partial(_release, self._held))
+        self._held.append(execution)
+
     def tell(self, ended: Ended) -> "asyncio.Future[Any] | None":
         """Tell all of them; what the answer has to wait for."""
-        waiting: list[asyncio.Future[None]] = []
+        waiting: list[asyncio.Future[Any]] = []
         for observer in self._observers:
             try:
                 future = observer.ended(ended)
@@ -161,29 +192,42 @@ class Watched:
         self._observers = observers
         self._call = call
         self._principal, _, self._address = sender
-        self._arguments = (
-            _encoded(call.params.get("arguments")) if observers.needs_arguments else b""
-        )
+        self._arguments = encoded_arguments(call) if observers.needs_arguments else b""
         self._began = observers.clock()
         self._start = time.perf_counter()
 
     def over(self, execution: Execution) -> bool:
         """For ``Execution.on_end``."""
         refusal = execution.refusal
-        ended = self._ended(execution.tool, execution.outcome, execution.ended_with)._replace(
-            rule=execution.rule,
-            error_id=execution.error_id,
-            attempt=execution.attempt,
-            cached=execution.cached,
-            asking=execution.asking,
-        )
+        outcome, result = execution.outcome, execution.ended_with
         if refusal is not None:
             refusal.is_observed = True
-            ended = ended._replace(outcome=outcome_of(refusal), result=None, error=refusal)
+            outcome, result = outcome_of(refusal), None
+        # By position and without the class's own constructor: in a quarter of the time.
+        ended = _new(
+            Ended,
+            (
+                self._call,
+                execution.tool,
+                self._principal,
+                self._address,
+                self._arguments,
+                outcome,
+                result,
+                self._began,
+                time.perf_counter() - self._start,
+                refusal,
+                execution.rule,
+                execution.error_id,
+                execution.attempt,
+                execution.cached,
+                execution.asking,
+            ),
+        )
         waiting = self._observers.tell(ended)
         if waiting is None:
             return False
-        waiting.add_done_callback(lambda _: execution.release())
+        self._observers.hold(execution, waiting)
         return True
 
     def replied(self, reply: Reply) -> "asyncio.Future[Any] | None":
@@ -290,12 +334,19 @@ async def _refuse(told: "asyncio.Future[Any] | None", error: Exception) -> Answe
         del error  # its traceback holds this frame
 
 
-async def _all(futures: Sequence["asyncio.Future[None]"]) -> None:
+async def _all(futures: Sequence["asyncio.Future[Any]"]) -> None:
     await asyncio.wait(futures)
 
 
-def _encoded(arguments: object) -> bytes:
-    """What the client sent, also where it is no object."""
+def _release(held: list[Execution], _: "asyncio.Future[Any]") -> None:
+    for execution in held:
+        execution.release()
+    held.clear()
+
+
+def encoded_arguments(call: Call) -> bytes:
+    """What the client sent as arguments, in canonical JSON, also where it is no object."""
+    arguments = call.params.get("arguments")
     try:
         return canonical(arguments)
     except TypeError:  # a lone surrogate

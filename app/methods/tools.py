@@ -14,6 +14,7 @@ from app.execution.executor import Executor
 from app.execution.idempotency import idempotency_key
 from app.execution.results import INVALID_ARGUMENTS, ResultEncoder, message_of
 from app.methods.answers import Reply, Sender
+from app.methods.observing import Intents
 from app.policy.decision import Demand
 from app.policy.limits import Limiter
 from app.principal import Principal
@@ -111,6 +112,7 @@ class CallTool:
         desk: Opens what calls bring back from earlier rounds.
         clock: Gives POSIX time.
         challenge: Gives what writes the refusal of a caller who lacks something.
+        intents: Asked before a tool runs that demands a record of its calls; None: none does.
     """
 
     def __init__(
@@ -124,7 +126,9 @@ class CallTool:
         desk: Desk,
         clock: Callable[[], float],
         challenge: Callable[[], Challenge],
+        intents: Intents | None = None,
     ) -> None:
+        self._intents = intents
         self._catalog = catalog
         self._executor = executor
         self._encoder = encoder
@@ -221,23 +225,40 @@ class CallTool:
             counting = self._limiter.admit(limits, sender.principal, sender.address)
             if counting:
                 return self._later(counting, catalog, asked)
+        if self._must_note(asked):
+            return self._later(None, catalog, asked)
         return self._start(asked)
 
     async def _later(
-        self, counting: Coroutine[Any, Any, None], catalog: Catalog, asked: Asked
+        self, counting: Coroutine[Any, Any, None] | None, catalog: Catalog, asked: Asked
     ) -> Reply | Execution:
-        await counting
-        now = self._catalog()
-        if now is not catalog:
-            # Replaced while the store was asked. What was allowed must be so still; and what the
-            # version that was found then leans on may be closed.
-            name = asked.offer.tool.name
-            found = self._look(now, name, asked.arguments, asked.call, asked.sender)
-            if found is None:
-                raise InvalidParams(f"Unknown tool: {name}")
-            asked = found._replace(asking=asked.asking, state=asked.state)
+        if counting is not None:
+            await counting
+        noted = False
+        while True:
+            now = self._catalog()
+            if now is not catalog:
+                # Replaced while somebody was asked. What was allowed must be so still; and what
+                # the version that was found then leans on may be closed.
+                name, catalog = asked.offer.tool.name, now
+                found = self._look(now, name, asked.arguments, asked.call, asked.sender)
+                if found is None:
+                    raise InvalidParams(f"Unknown tool: {name}")
+                asked = found._replace(asking=asked.asking, state=asked.state)
+            if noted or not self._must_note(asked):
+                break
+            await self._note(asked)
+            noted = True
         self._admit(asked)
         return self._start(asked)
+
+    def _must_note(self, asked: Asked) -> bool:
+        return asked.offer.tool.audit == "required" and self._intents is not None
+
+    async def _note(self, asked: Asked) -> None:
+        assert self._intents is not None
+        offer = asked.offer
+        await self._intents.note(offer.tool, asked.call, asked.sender, offer.demand.label)
 
     def _admit(self, asked: Asked) -> None:
         """Is there room for one more call?
@@ -246,6 +267,8 @@ class CallTool:
             Unavailable: There is not.
         """
         tool = asked.offer.tool
+        if self._intents is not None and tool.audit == "required":
+            self._intents.admit()
         if not asked.is_plain:
             self._courses.admit()
             if asked.key is not None or tool.caching is not None:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
+from app.settings.audit import AuditSettings
 from app.settings.auth import (
     ApiKeySettings,
     AuthSettings,
@@ -41,6 +42,7 @@ __all__ = [
     "RESERVED_SECTIONS",
     "SCOPE_TOKEN",
     "ApiKeySettings",
+    "AuditSettings",
     "AuthSettings",
     "BrowserSettings",
     "Conditions",
@@ -76,6 +78,7 @@ class Settings(Section):
     state: StateSettings = StateSettings()
     secrets: SecretsSettings = SecretsSettings()
     logging: LoggingSettings = LoggingSettings()
+    audit: AuditSettings = AuditSettings()
     overrides: Mapping[str, ToolOverride] = Field(default_factory=dict)
 
     @property
