@@ -121,7 +121,7 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        state = state or State()
+        self._state = state = state or State()
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -256,7 +256,7 @@ class Service:
         """
         if self.audit is not None:
             self.audit.start()
-        await self.endpoint.authenticator.start()
+        await asyncio.gather(self._state.start(), self.endpoint.authenticator.start())
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
         self._watchdog = Watchdog(self.settings.tools.directory)
@@ -283,6 +283,7 @@ class Service:
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
+        await self._state.close()
         if self.audit is not None:
             await self.audit.stop()
 
