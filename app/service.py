@@ -97,6 +97,7 @@ class Service:
         log_problems: Whether problems with tools go to the log.
         state: Shared with the other servers of a fleet; None: of this process alone.
         observers: Told how each call ended.
+        audit: The record of calls; default: as the settings say.
 
     Attributes:
         observers: For the doors; None: nobody observes.
@@ -114,6 +115,7 @@ class Service:
         log_problems: bool = True,
         state: State | None = None,
         observers: Sequence[Observer] = (),
+        audit: Audit | None = None,
     ) -> None:
         self.settings = settings
         self._config = config
@@ -186,8 +188,10 @@ class Service:
         tools_change = settings.tools.reload or any(
             rule.conditions.has_hours for rule in settings.policies
         )
-        # What somebody does at the machine's own keyboard is no call that was served.
-        self.audit = Audit(settings) if enforce and settings.audit.directory is not None else None
+        if audit is None and enforce and settings.audit.directory is not None:
+            # What somebody does at the machine's own keyboard is no call that was served.
+            audit = Audit(settings)
+        self.audit = audit
         observing: list[Observer] = [*observers]
         if self.audit is not None:
             observing.append(self.audit)

@@ -220,7 +220,7 @@ class FileSink:
                 if part == self._file.part or is_in_use(path):
                     continue
                 mark = self._mark(part) or Mark(part.name, 0, "", "")
-                self.write([members(self._own("pruned", **mark._asdict()))])
+                self.write([members(self._own("pruned", deleted=mark._asdict()))])
                 path.unlink(missing_ok=True)  # another process may be quicker
         except OSError as error:
             log.warning("audit_not_pruned", problem=str(error))

@@ -102,11 +102,12 @@ class Writer:
         for timer in (self._watch, self._retry):
             if timer is not None:
                 timer.cancel()
-        self.lost += len(self._waiting)
-        if self._waiting or not self._ended.done():
+        batch, written = self._under_way or ([], None)
+        if self._waiting or batch or not self._ended.done():
+            self.lost += len(self._waiting) + len(batch)
             log.error("audit_unfinished", lost=self.lost, unrecorded=self.unrecorded)
-        if self._written is not None:
-            self._resolve(self._written, False)
+        self._resolve(written, False)
+        self._resolve(self._written, False)
 
     # In the event loop.
 

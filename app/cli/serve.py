@@ -19,6 +19,7 @@ from app.cli.options import (
     LogLevelOption,
     ReloadOption,
     ToolsOption,
+    check_audit_or_exit,
     config_file,
     fail,
     load_or_exit,
@@ -57,6 +58,7 @@ def serve(
         fail(str(error), Exit.CONFIGURATION)
     if not Path(settings.tools.directory).is_dir():
         fail(f"the tools folder {settings.tools.directory} does not exist", Exit.TOOLS)
+    check_audit_or_exit(settings)
     try:
         listener = bind(settings.server)
     except OSError as error:

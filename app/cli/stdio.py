@@ -16,6 +16,7 @@ from app.cli.options import (
     LogLevelOption,
     ReloadOption,
     ToolsOption,
+    check_audit_or_exit,
     config_file,
     fail,
     load_or_exit,
@@ -64,6 +65,7 @@ def stdio(
     settings = load_or_exit(config, flags)
     if not Path(settings.tools.directory).is_dir():
         fail(f"the tools folder {settings.tools.directory} does not exist", Exit.TOOLS)
+    check_audit_or_exit(settings)
     start_log(settings)
     run_to_the_end(_serve(settings, config_file(config), flags, streams, credential))
 
