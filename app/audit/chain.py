@@ -86,17 +86,21 @@ class Chain:
         self._hash = Hasher(key).hex
         self.head = head
 
-    def seal(self, record: bytes) -> bytes:
-        """The line of a record, with its end.
+    def seal(self, *records: bytes) -> bytes:
+        """The lines of records, each with its end.
 
         Args:
-            record: The members of a JSON object, without its braces.
+            records: The members of JSON objects, without their braces.
         """
         seq, prev = self.head
-        body = b'{"seq":%d,%b,"prev":"%b"}' % (seq + 1, record, prev)
-        found = self._hash(body)
-        self.head = Head(seq + 1, found)
-        return b'%b,"hash":"%b"}\n' % (body[:-1], found)
+        hashed, lines = self._hash, []
+        for record in records:
+            seq += 1
+            body = b'{"seq":%d,%b,"prev":"%b"' % (seq, record, prev)
+            prev = hashed(body + b"}")
+            lines.append(b'%b,"hash":"%b"}\n' % (body, prev))
+        self.head = Head(seq, prev)
+        return b"".join(lines)
 
 
 def key_id(key: bytes) -> str:

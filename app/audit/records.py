@@ -24,7 +24,7 @@ MAX_WHO: Final = 256
 MAX_ID: Final = 64
 MAX_ADDRESS: Final = 64
 REMEMBERED: Final = 1024
-"""Callers, tools and addresses whose members are kept."""
+"""Callers and endings whose members are kept."""
 
 _NULL: Final = b"null"
 K = TypeVar("K")
@@ -58,8 +58,8 @@ class Recorder:
         self._digest = Hasher(key).hex
         self._instants = Instants()
         self._who: dict[tuple[Principal, str | None], bytes] = {}
-        self._what: dict[Tool, bytes] = {}
-        self._texts: dict[str | None, bytes] = {}
+        self._decided: dict[tuple[Tool | None, str | None, str], bytes] = {}
+        self._revisions: dict[str, bytes] = {}
 
     def call(self, ended: Ended, now: float, link: int | None) -> bytes:
         """How a call ended.
@@ -68,14 +68,15 @@ class Recorder:
             now: POSIX time.
             link: The number that its intent has, where there is one.
         """
-        error, rule = ended.error, ended.rule
-        if error is not None and error.setting is not None:
-            rule = error.setting
-        record = b'%b,"decision":"%b","rule":%b,"outcome":"%b","duration_ms":%.3f' % (
-            self._begin(now, b"call", ended.tool, ended.call, ended),
-            _decision(ended),
-            self._text(rule),
-            ended.outcome.encode(),
+        error = ended.error
+        key = (ended.tool, ended.rule, ended.outcome)
+        decided = self._decided.get(key) if error is None else None
+        if decided is None:
+            decided = _decided(ended)
+            if error is None and ended.tool is not None:  # or there are as many as names
+                self._kept(self._decided, key, decided)
+        record = b'%b,"duration_ms":%.3f' % (
+            self._begin(now, b"call", decided, ended.call, ended),
             ended.duration_s * 1000,
         )
         if error is not None:
@@ -92,11 +93,8 @@ class Recorder:
         self, tool: Tool, call: Call, sender: Sender, *, rule: str, now: float, link: int
     ) -> bytes:
         """That a call is about to run."""
-        return b'%b,"decision":"allow","rule":%b,"intent":%d' % (
-            self._begin(now, b"intent", tool, call, sender),
-            self._text(rule),
-            link,
-        )
+        decided = b'%b,"decision":"allow","rule":%b' % (_what(tool, call), short(rule, MAX_NAME))
+        return b'%b,"intent":%d' % (self._begin(now, b"intent", decided, call, sender), link)
 
     def gap(self, now: float, lost: int) -> bytes:
         """That so many records are lost."""
@@ -106,7 +104,7 @@ class Recorder:
         self,
         now: float,
         kind: bytes,
-        tool: Tool | None,
+        decided: bytes,
         call: Call,
         who: Sender | Ended,
     ) -> bytes:
@@ -116,11 +114,6 @@ class Recorder:
         by = self._who.get((who.principal, who.address))
         if by is None:
             by = self._kept(self._who, (who.principal, who.address), _who(who))
-        what = None if tool is None else self._what.get(tool)
-        if what is None:
-            what = _what(tool, call)
-            if tool is not None:
-                self._kept(self._what, tool, what)
         return (
             b'"time":"%b","kind":"%b",%b,%b,"arguments":"%b","request_id":%b,"trace_id":%b,'
             b'"revision":%b'
@@ -128,17 +121,15 @@ class Recorder:
             self._instants.text(now).encode(),
             kind,
             by,
-            what,
+            decided,
             self._digest(arguments),
             b"%d" % id if type(id) is int and id.bit_length() < 64 else _id(id),
             _NULL if trace is None else b'"%b"' % trace[3:35].encode(),
-            self._text(meta.protocol_version or None),
+            self._revisions.get(meta.protocol_version) or self._revision(meta.protocol_version),
         )
 
-    def _text(self, text: str | None) -> bytes:
-        """Of texts of which there are few."""
-        found = self._texts.get(text)
-        return self._kept(self._texts, text, short(text, MAX_NAME)) if found is None else found
+    def _revision(self, version: str) -> bytes:
+        return self._kept(self._revisions, version, short(version or None, MAX_ID))
 
     @staticmethod
     def _kept(kept: dict[K, bytes], key: K, value: bytes) -> bytes:
@@ -178,6 +169,19 @@ def _what(tool: Tool | None, call: Call) -> bytes:
     named = short(name, MAX_NAME) if isinstance(name, str) else _NULL
     version = _NULL if tool is None else encoded(tool.version.hex())
     return b'"tool":%b,"version":%b' % (named, version)
+
+
+def _decided(ended: Ended) -> bytes:
+    """The tool, what was decided about the call, and its outcome."""
+    error, rule = ended.error, ended.rule
+    if error is not None and error.setting is not None:
+        rule = error.setting
+    return b'%b,"decision":"%b","rule":%b,"outcome":%b' % (
+        _what(ended.tool, ended.call),
+        _decision(ended),
+        short(rule, MAX_NAME),
+        encoded(ended.outcome),
+    )
 
 
 def _decision(ended: Ended) -> bytes:

@@ -122,7 +122,7 @@ class FileSink:
             self._rotate()
             before = chain.head
         try:
-            self._file.write(b"".join(map(chain.seal, records)), syncs=self._syncs)
+            self._file.write(chain.seal(*records), syncs=self._syncs)
         except BaseException:
             chain.head = before
             raise
