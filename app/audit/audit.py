@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +35,7 @@ class Audit:
     """The record of one process.
 
     Args:
+        replica: Id of this server.
         sink: Default: the files that the settings name.
         clock: Gives POSIX time.
 
@@ -49,6 +49,7 @@ class Audit:
         self,
         settings: Settings,
         *,
+        replica: str = "server",
         sink: Sink | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -58,7 +59,7 @@ class Audit:
         self._patience_s = settings.audit.patience_s
         self._recorder = Recorder(digest_key)
         self._chain = Chain(chain_key)
-        self._sink = sink or _files(settings, clock, chain_key, digest_key)
+        self._sink = sink or _files(settings, replica, clock, chain_key, digest_key)
         self._links: dict[int, int] = {}
         self._last_link = 0
         self.writer: Writer | None = None
@@ -156,6 +157,7 @@ def _failing() -> Unavailable:
 
 def _files(
     settings: Settings,
+    replica: str,
     clock: Callable[[], float],
     chain_key: bytes | None,
     digest_key: bytes,
@@ -163,7 +165,7 @@ def _files(
     directory = settings.audit.directory
     assert directory is not None
     instants = Instants()  # of its own: it is used in another thread
-    replica, pid = socket.gethostname(), os.getpid()
+    pid = os.getpid()
     about: dict[str, Any] = {
         "replica": replica[:64],
         "pid": pid,
