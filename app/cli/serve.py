@@ -23,6 +23,7 @@ from app.cli.options import (
     LogLevelOption,
     ReloadOption,
     ToolsOption,
+    check_audit_or_exit,
     config_file,
     fail,
     load_or_exit,
@@ -68,6 +69,7 @@ def serve(
         fail(f"the tools folder {folder} does not exist", Exit.TOOLS)
     if not os.access(folder, os.R_OK | os.X_OK):
         fail(f"the tools folder {folder} may not be read", Exit.TOOLS)
+    check_audit_or_exit(settings)
     try:
         listener = bind(settings.server)
     except OSError as error:
