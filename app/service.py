@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -93,6 +94,8 @@ class Service:
         pages: Whether users reach pages of this process.
         log_problems: Whether problems with tools go to the log.
         state: Shared with the other servers of a fleet; None: of this process alone.
+        replays_at: Gives the POSIX time at which rules decide about calls that are run again.
+            Then nothing is counted, and answers to questions need no state.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class Service:
         pages: bool = True,
         log_problems: bool = True,
         state: State | None = None,
+        replays_at: Callable[[], float] | None = None,
     ) -> None:
         self.settings = settings
         self._config = config
@@ -138,6 +142,7 @@ class Service:
             isolation=processes,
             enforce=enforce,
             log_problems=log_problems,
+            counts=replays_at is None,
         )
         desk = Desk(
             keys,
@@ -146,6 +151,7 @@ class Service:
             pages_url=(lambda principal: pages_url(self.settings, principal))
             if pages
             else no_pages_url,
+            needs_state=replays_at is None,
         )
         self._landing = Landing(
             settings,
@@ -177,6 +183,16 @@ class Service:
         tools_change = settings.tools.reload or any(
             rule.conditions.has_hours for rule in settings.policies
         )
+        self.call_tool = CallTool(
+            self._catalog,
+            self.executor,
+            encoder,
+            self._courses,
+            limiter=limiter,
+            desk=desk,
+            clock=replays_at or time.time,
+            challenge=lambda: self.endpoint.authenticator.challenge,
+        )
         self.router = Router(
             {
                 "server/discover": Discover(
@@ -187,16 +203,7 @@ class Service:
                     tools_change=tools_change,
                 ),
                 "tools/list": ListTools(self._catalog, limiter, clock=time.time),
-                "tools/call": CallTool(
-                    self._catalog,
-                    self.executor,
-                    encoder,
-                    self._courses,
-                    limiter=limiter,
-                    desk=desk,
-                    clock=time.time,
-                    challenge=lambda: self.endpoint.authenticator.challenge,
-                ),
+                "tools/call": self.call_tool,
                 "subscriptions/listen": Listen(tools_change=tools_change),
             }
         )

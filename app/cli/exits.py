@@ -6,8 +6,8 @@ from enum import IntEnum
 class Exit(IntEnum):
     OK = 0
     PROBLEMS = 1
-    """``check`` found an error, a ``call`` failed, ``health`` is not healthy, or the
-    client of ``stdio`` stopped reading."""
+    """``check`` found an error, a ``call`` failed, a ``replay`` differs, ``health`` is not
+    healthy, or the client of ``stdio`` stopped reading."""
     USAGE = 2
     """The command line is wrong (Typer's own code)."""
     STARTUP = 3
@@ -20,3 +20,5 @@ class Exit(IntEnum):
     """The address cannot be bound."""
     CREDENTIAL = 7
     """``stdio``: the credential in the environment is missing, malformed or refused."""
+    RECORDING = 8
+    """A recording cannot be read, opened or written."""

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import inspect
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,6 +75,8 @@ class Desk:
     Args:
         ask_ttl_s: How long a client may take for a round.
         pages_url: Gives the URL of a caller's pages, or raises ``ToolError``.
+        needs_state: False takes answers without ``requestState`` from every tool: for calls that
+            are run again.
         clock: Gives POSIX time.
         random: Gives that many random bytes.
     """
@@ -87,8 +90,10 @@ class Desk:
         pages_url: Callable[[Principal], str] = lambda principal: pages_url(Settings(), principal),
         clock: Callable[[], float] = time.time,
         random: Callable[[int], bytes] = secrets.token_bytes,
+        needs_state: bool = True,
     ) -> None:
         self.store = store
+        self._needs_state = needs_state
         self.pages = Pages(keys, store, ttl_s=ask_ttl_s, clock=clock, random=random)
         self.pages_url = pages_url
         self._sealer = Sealer(keys, purpose=PURPOSE, max_characters=MAX_STATE_CHARACTERS)
@@ -131,12 +136,26 @@ class Desk:
         if retry.state is None:
             # Multi Round-Trip Requests does not ask for a state; an answer is the user's word,
             # and is checked like an argument.
-            return asking(responses={} if needs_state else retry.responses, state=None)
+            is_idle = needs_state and self._needs_state
+            return asking(responses={} if is_idle else retry.responses, state=None)
         try:
             opened = self._sealer.open(retry.state, bound_to=bound_to, now=self._clock())
         except Unopened:
             raise bad_state() from None
         return asking(responses=retry.responses, state=State(*loads(opened)))
+
+    def look(
+        self, state: str, tool: str, arguments: Mapping[str, Any], principal: Principal
+    ) -> State | None:
+        """What a state holds that was brought back, whether its time is over or not.
+
+        None: it was altered, or belongs to another call.
+        """
+        try:
+            bound_to = _binding(tool, arguments, principal)
+            return State(*loads(self._sealer.open(state, bound_to=bound_to, now=-math.inf)))
+        except Unopened:
+            return None
 
     async def redeem(self, state: str) -> None:
         """Note that a state was used, for tools whose questions are answered once.

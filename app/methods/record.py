@@ -81,9 +81,7 @@ class RequestRecord:
 
     def refused(self, error: ProtocolError) -> None:
         """The request was refused."""
-        self.outcome = _OUTCOMES.get(
-            error.http_status, "protocol_error" if error.http_status < 500 else "internal_error"
-        )
+        self.outcome = outcome_of(error)
         # Not the error itself: by its traceback it holds whatever holds it.
         self._code, self._setting = error.code, error.setting
         if self.outcome == "denied":
@@ -127,6 +125,12 @@ class RequestRecord:
         if self._client is not None:
             fields["client"] = self._client
         log.info(fields)
+
+
+def outcome_of(error: ProtocolError) -> str:
+    """How a call ended that was refused, in the word of the log."""
+    status = error.http_status
+    return _OUTCOMES.get(status, "protocol_error" if status < 500 else "internal_error")
 
 
 def _text(id: RequestId | None) -> str | None:

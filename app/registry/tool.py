@@ -29,6 +29,7 @@ from app.registry.options import (
     own_demands,
     process_limits,
     rate_limit,
+    record,
     retries,
     wire_annotations,
     wire_icon,
@@ -54,6 +55,7 @@ from app.settings import (
     ENVIRONMENT_TOOL,
     MAX_DEADLINE_S,
     RateLimit,
+    Record,
     Settings,
     ToolOverride,
 )
@@ -92,6 +94,7 @@ class Tool:
         single_use: Whether answers to its questions count once.
         caching: How long results are kept; None: they are not.
         retries: How often a call that failed for a passing reason is run again.
+        record: Which calls are kept so that they can be run again: ``errors``, ``all``, ``none``.
         version: Equal for equal code, definition and settings, on every replica.
     """
 
@@ -117,6 +120,7 @@ class Tool:
     single_use: bool
     caching: Caching | None
     retries: int
+    record: Record
     version: bytes
     _accepts: jsonschema_rs.Draft202012Validator
     _explainer: "_LazyExplainer"
@@ -276,6 +280,7 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         single_use=spec.single_use,
         caching=caching(spec, override),
         retries=retries(spec),
+        record=record(spec, override, settings),
         version=_version(name, source, definition, override),
         _accepts=compile_validator(arguments.schema, what="inputSchema"),
         _explainer=_LazyExplainer(arguments.schema),

@@ -22,6 +22,7 @@ from app.settings.hooks import HookSettings
 from app.settings.legacy import LegacySettings
 from app.settings.limits import LimitsSettings, RateLimit, ToolRate
 from app.settings.policies import SCOPE_TOKEN, Conditions, PolicySettings, Requirement
+from app.settings.recording import Record, RecordingSettings
 from app.settings.sections import (
     ENVIRONMENT_TOOL,
     REDACTED_LOCALES,
@@ -52,6 +53,8 @@ __all__ = [
     "LimitsSettings",
     "PolicySettings",
     "RateLimit",
+    "Record",
+    "RecordingSettings",
     "Requirement",
     "ServerSettings",
     "Settings",
@@ -76,6 +79,7 @@ class Settings(Section):
     state: StateSettings = StateSettings()
     secrets: SecretsSettings = SecretsSettings()
     logging: LoggingSettings = LoggingSettings()
+    recording: RecordingSettings = RecordingSettings()
     overrides: Mapping[str, ToolOverride] = Field(default_factory=dict)
 
     @property
@@ -122,6 +126,15 @@ class Settings(Section):
                     "browser of [[auth.issuers]] needs a [server] public_url that begins with "
                     "https://: users type secrets there (http:// is for this machine alone)"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _recordings_have_a_key(self) -> Self:
+        if self.recording.directory is not None and not self.secrets.keys:
+            raise ValueError(
+                "[recording] directory needs [secrets] keys, with which recordings are encrypted; "
+                "make one with `openssl rand -base64 32`"
+            )
         return self
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ from pydantic.types import SecretStr
 
 from app.settings.base import MAX_DEADLINE_S, DeadlineSeconds, Seconds, Section
 from app.settings.limits import RateLimit
+from app.settings.recording import Record
 
 MIN_KEY_CHARACTERS: Final = 32
 
@@ -218,6 +219,9 @@ class ToolOverride(Section):
             le=86_400,
             description="Replaces how long results are kept, in seconds; 0: they are not.",
         ),
+    ] = None
+    record: Annotated[
+        Record | None, Field(description="Replaces which calls of it are recorded.")
     ] = None
     settings: Annotated[
         Mapping[str, Any], Field(description="What the tool reads as ctx.settings.")

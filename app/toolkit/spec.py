@@ -71,6 +71,7 @@ class ToolSpec(Generic[P, R]):
     cache_ttl_s: float | None = None
     cache_scope: Literal["user", "tenant", "shared"] = "user"
     retries: int = 0
+    record: Literal["errors", "all", "none"] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -121,6 +122,8 @@ class ToolOptions(TypedDict, total=False):
         retries: How often a call that failed for a passing reason is run again, within its
             deadline: after ``ToolError(retryable=True)``, ``ConnectionError`` or
             ``TimeoutError``. For tools with the annotation ``idempotent`` or ``read_only``.
+        record: Which calls are kept, masked and encrypted, so that they can be run again:
+            ``"errors"``, ``"all"`` or ``"none"``; default: ``[recording] record``.
     """
 
     name: str
@@ -149,6 +152,7 @@ class ToolOptions(TypedDict, total=False):
     cache_ttl_s: float | None
     cache_scope: Literal["user", "tenant", "shared"]
     retries: int
+    record: Literal["errors", "all", "none"] | None
 
 
 @overload
