@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import hashlib
 import inspect
-import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -144,19 +143,6 @@ class Desk:
             raise bad_state() from None
         return asking(responses=retry.responses, state=State(*loads(opened)))
 
-    def look(
-        self, state: str, tool: str, arguments: Mapping[str, Any], principal: Principal
-    ) -> State | None:
-        """What a state holds that was brought back, whether its time is over or not.
-
-        None: it was altered, or belongs to another call.
-        """
-        try:
-            bound_to = _binding(tool, arguments, principal)
-            return State(*loads(self._sealer.open(state, bound_to=bound_to, now=-math.inf)))
-        except Unopened:
-            return None
-
     async def redeem(self, state: str) -> None:
         """Note that a state was used, for tools whose questions are answered once.
 
@@ -266,6 +252,11 @@ class Asking:
         state = State(self._rounds + 1, asked, self._answers, self._once, self.page_handles)
         requests = {key: request for key, (_, request) in self._requests.items()}
         return requests, self.desk.seal(state, self._bound_to)
+
+    @property
+    def answers(self) -> dict[str, Mapping[str, Any]]:
+        """What was answered, in this round and in earlier ones; of pages no more than that."""
+        return {**self._responses, **{key: answer for key, (_, answer) in self._answers.items()}}
 
     # What the tool's Context uses.
 

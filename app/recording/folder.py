@@ -94,21 +94,24 @@ class Folder:
             _write(directory, probe, b"")
             os.unlink(probe, dir_fd=directory)
 
-    def keep(self, recordings: Iterable[Sealed]) -> tuple[int, OSError | None]:
+    def keep(self, recordings: Iterable[Sealed]) -> tuple[list[str], OSError | None]:
         """Write recordings, each whole or not at all, and let go of what is too much or too old.
 
         Returns:
-            How many were written, and why another one was not.
+            Ids of those that were written, and why another one was not.
         """
-        kept, problem = 0, None
+        kept: list[str] = []
+        problem = None
         try:
             with self._locked() as directory:
                 present = self._tidied(directory)
                 for recording in recordings:
                     try:
-                        self._make_room(directory, present, len(recording.data))
-                        present.append(_put(directory, recording))
-                        kept += 1
+                        entry = _entry_of(_name_of(recording), len(recording.data))
+                        self._make_room(directory, present, entry)
+                        _put(directory, entry, recording.data)
+                        present.append(entry)
+                        kept.append(recording.id)
                     except OSError as error:
                         problem = error
         except OSError as error:
@@ -146,19 +149,22 @@ class Folder:
                 _unlink(directory, entry.name)
         return [entry for entry in found if entry.at >= oldest]
 
-    def _make_room(self, directory: int, present: list[Entry], size: int) -> None:
+    def _make_room(self, directory: int, present: list[Entry], coming: Entry) -> None:
         now = _instant(self._clock() + CLOCK_SLACK_S)
-        total = sum(entry.size for entry in present)
+        total = coming.size + sum(entry.size for entry in present)
         while present:
-            share: Counter[str] = Counter()
             if len(present) + 1 > self._max_recordings:
-                share.update(entry.tool for entry in present)
-            elif total + size > self._max_bytes:
-                for entry in present:
+                share = Counter(entry.tool for entry in (coming, *present))
+            elif total > self._max_bytes:
+                share = Counter()
+                for entry in (coming, *present):
                     share[entry.tool] += entry.size
             else:
                 return
-            ((largest, _),) = share.most_common(1)
+            largest = max(
+                {entry.tool for entry in present},
+                key=lambda tool: (share[tool], tool == coming.tool, tool),
+            )
             # What claims to be of the future was written before the clock went back.
             victim = min(
                 (entry for entry in present if entry.tool == largest),
@@ -218,16 +224,15 @@ def _look(directory: int) -> tuple[list[Entry], list[str]]:
     return found, drafts
 
 
-def _put(directory: int, recording: Sealed) -> Entry:
-    name, draft = _name_of(recording), f".{recording.id}.draft"
+def _put(directory: int, entry: Entry, data: bytes) -> None:
+    draft = f".{entry.id}.draft"
     try:
         # Without fsync: a file that a power cut leaves half written does not open.
-        _write(directory, draft, recording.data)
-        os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+        _write(directory, draft, data)
+        os.rename(draft, entry.name, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError:
         _unlink(directory, draft)
         raise
-    return _entry_of(name, len(recording.data))
 
 
 def _name_of(recording: Sealed) -> str:

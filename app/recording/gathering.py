@@ -1,18 +1,18 @@
 """From a call that has ended to its recording: masked, bounded, and without any credential."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from app.execution.asking import State
 from app.guards.redaction import Redactor
+from app.guards.spans import Kind
 from app.principal import Principal
-from app.protocol.errors import ProtocolError
-from app.protocol.inbound import Call
-from app.protocol.jsonrpc import dumps, loads_encoded
+from app.protocol.jsonrpc import loads_encoded
+from app.protocol.schema import RequestId, RequestMeta
 from app.recording.comparing import digest
 from app.recording.masking import Mask, claims_to_keep, result_to_keep
 from app.recording.recording import (
+    INPUTS,
     CallerRecord,
     CatalogRecord,
     Client,
@@ -24,11 +24,9 @@ from app.recording.recording import (
 )
 
 MAX_CLIENT_TEXT: Final = 128
-DROPPED_FIRST: Final = ("result", "claims", "capabilities", "answers", "arguments")
-"""What leaves a recording that is too large, until it is not."""
-
-OpenState = Callable[[str, str, Mapping[str, Any], Principal], State | None]
-"""``requestState``, tool, arguments and caller -> what the state holds; None: nothing."""
+MAX_MESSAGE: Final = 1000
+LEAVE: Final = ("result", "claims", "capabilities", "answers", "arguments")
+"""What is left out of a recording that is too large, in this order, until it is not."""
 
 
 class TooLarge(Exception):
@@ -36,17 +34,25 @@ class TooLarge(Exception):
 
 
 class Finished(NamedTuple):
-    """A call that has ended.
+    """A call that has ended, as it waits to be recorded: nothing in it can change any more.
 
     Attributes:
         tool: Its name.
         tool_version: None: there was no such tool.
+        fingerprint: Of the catalog.
         began: POSIX time.
-        result: The encoded result object.
-        error: What answered it in place of a result.
+        outcome: As in the log.
+        arguments: The object that the client sent, encoded.
+        answers: To the tool's questions, by key, encoded.
+        capabilities: What the client declared, encoded.
+        needs_page: Whether a user entered something on a page.
+        result: The encoded result object; None: there is none.
+        refusal: What answered it in place of a result.
+        error_id: What a generic error told the caller.
+        timeout_ms: The deadline that the client asked for.
     """
 
-    call: Call
+    request_id: RequestId
     tool: str
     tool_version: bytes | None
     fingerprint: str
@@ -55,10 +61,21 @@ class Finished(NamedTuple):
     began: float
     duration_s: float
     outcome: str
+    meta: RequestMeta
+    arguments: bytes = b"{}"
+    answers: bytes = b"{}"
+    capabilities: bytes = b"{}"
+    needs_page: bool = False
     result: bytes | None = None
-    error: ProtocolError | None = None
+    refusal: Refusal | None = None
     error_id: str | None = None
     timeout_ms: int | None = None
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it keeps while it waits."""
+        result = self.result or b""
+        return sum(map(len, (self.arguments, self.answers, self.capabilities, result)))
 
 
 class Gatherer:
@@ -69,23 +86,15 @@ class Gatherer:
         locales: As of ``Redactor``.
         max_bytes: Of the JSON form of a recording.
         release: Of this server.
-        open_state: Opens what calls bring back from earlier rounds.
     """
 
     def __init__(
-        self,
-        kinds: Sequence[Any],
-        *,
-        locales: Sequence[str],
-        max_bytes: int,
-        release: str,
-        open_state: OpenState,
+        self, kinds: Sequence[Kind], *, locales: Sequence[str], max_bytes: int, release: str
     ) -> None:
         self._redactor = Redactor(kinds, locales=locales)
         self._kinds, self._locales = tuple(kinds), tuple(locales)
         self._max_bytes = max_bytes
         self._release = release
-        self._open_state = open_state
 
     def gather(self, finished: Finished, id: str) -> bytes:
         """The JSON form of the recording of a call.
@@ -94,91 +103,84 @@ class Gatherer:
             TooLarge: It is.
             TypeError, ValueError: Something in it has no JSON form.
         """
-        mask = Mask(self._redactor)
-        call, meta = finished.call, finished.call.meta
-        arguments = call.params.get("arguments") or {}
-        answers, needs_page = self._answers(finished, arguments)
-        result = None if not finished.result else loads_encoded(finished.result)
-        parts = {
-            "arguments": arguments,
-            "answers": answers,
-            "claims": claims_to_keep(finished.principal.claims),
-            "capabilities": dict(meta.client_capabilities),
-            "result": None if result is None else result_to_keep(result),
+        encoded = {
+            "arguments": finished.arguments,
+            "answers": finished.answers,
+            "capabilities": finished.capabilities,
+            "result": finished.result or b"null",
         }
         # What is too large by itself is not even looked through.
-        sizes = {name: len(dumps(part)) for name, part in parts.items()}
-        omitted = {name: size for name, size in sizes.items() if size > self._max_bytes}
-        kept = {
-            name: None if name in omitted else mask.data(name, part) for name, part in parts.items()
+        omitted = {name: len(part) for name, part in encoded.items() if len(part) > self._max_bytes}
+        parts: dict[str, Any] = {
+            name: None if name in omitted else loads_encoded(part) for name, part in encoded.items()
         }
-        client = meta.client_info
+        parts["claims"] = claims_to_keep(finished.principal.claims)
+        if parts["result"] is not None:
+            parts["result"] = result_to_keep(parts["result"])
+        mask = Mask(self._redactor)
+        kept = {name: mask.data(name, part) for name, part in parts.items()}
         while True:
-            recording = Recording(
-                id=id,
-                release=self._release,
-                called_at=datetime.fromtimestamp(finished.began, UTC),
-                duration_ms=round(finished.duration_s * 1000, 3),
-                request=Request(
-                    tool=finished.tool,
-                    arguments=kept["arguments"],
-                    protocol_version=meta.protocol_version,
-                    capabilities=kept["capabilities"] or {},
-                    client=None
-                    if client is None
-                    else Client(name=self._short(client.name), version=self._short(client.version)),
-                    log_level=meta.log_level,
-                    timeout_ms=finished.timeout_ms,
-                ),
-                answers=kept["answers"],
-                needs_page=needs_page,
-                caller=_caller(finished, kept["claims"]),
-                catalog=CatalogRecord(
-                    fingerprint=finished.fingerprint,
-                    tool_version=None
-                    if finished.tool_version is None
-                    else finished.tool_version.hex(),
-                ),
-                outcome=finished.outcome,
-                result=kept["result"],
-                result_digest=digest(result) if "result" in omitted and result else None,
-                error=None if finished.error is None else self._refusal(finished.error),
-                error_id=finished.error_id,
-                omitted=omitted,
-                redaction=Redaction(
-                    kinds=self._kinds, locales=self._locales, masked=tuple(mask.masked)
-                ),
-            )
-            encoded = encode(recording)
-            if len(encoded) <= self._max_bytes:
-                return encoded
-            largest = next((name for name in DROPPED_FIRST if kept[name]), None)
-            if largest is None:
+            recording = self._recording(finished, id, kept, omitted, mask.masked)
+            data = encode(recording)
+            if len(data) <= self._max_bytes:
+                return data
+            name = next((each for each in LEAVE if kept[each]), None)
+            if name is None:
                 raise TooLarge
-            kept[largest], omitted[largest] = None, sizes[largest]
+            kept[name], omitted[name] = None, len(encoded.get(name, b""))
 
-    def _answers(
-        self, finished: Finished, arguments: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], bool]:
-        """Answers by key, those of this round and of earlier ones; and whether pages were used."""
-        params = finished.call.params
-        answers: dict[str, Any] = {}
-        needs_page = False
-        token, responses = params.get("requestState"), params.get("inputResponses")
-        if isinstance(token, str):
-            state = self._open_state(token, finished.tool, arguments, finished.principal)
-            if state is not None:
-                answers |= {key: answer for key, (_, answer) in state.answers.items()}
-                needs_page = bool(state.pages)
-        if isinstance(responses, dict):
-            new = {key: each for key, each in responses.items() if isinstance(each, dict)}
-            answers = {**new, **answers}  # an answer of an earlier round cannot be replaced
-        return answers, needs_page
+    def _recording(
+        self,
+        finished: Finished,
+        id: str,
+        kept: Mapping[str, Any],
+        omitted: Mapping[str, int],
+        masked: Sequence[str],
+    ) -> Recording:
+        meta, client, refusal = finished.meta, finished.meta.client_info, finished.refusal
+        version, result = finished.tool_version, finished.result
+        said = None
+        if client is not None:
+            said = Client(name=self._text(client.name), version=self._text(client.version))
+        if refusal is not None:
+            message = self._redactor.text(refusal.message[:MAX_MESSAGE])
+            refusal = refusal.model_copy(update={"message": message})
+        return Recording(
+            id=id,
+            release=self._release,
+            called_at=datetime.fromtimestamp(finished.began, UTC),
+            duration_ms=round(max(0.0, finished.duration_s) * 1000, 3),
+            request=Request(
+                tool=finished.tool,
+                arguments=kept["arguments"],
+                protocol_version=meta.protocol_version,
+                capabilities=kept["capabilities"] or {},
+                client=said,
+                log_level=meta.log_level,
+                timeout_ms=finished.timeout_ms,
+            ),
+            answers=kept["answers"],
+            needs_page=finished.needs_page,
+            caller=_caller(finished, kept["claims"]),
+            catalog=CatalogRecord(
+                fingerprint=finished.fingerprint,
+                tool_version=None if version is None else version.hex(),
+            ),
+            outcome=finished.outcome,
+            result=kept["result"],
+            result_digest=digest(loads_encoded(result)) if result and "result" in omitted else None,
+            error=refusal,
+            error_id=finished.error_id,
+            omitted=dict(omitted),
+            redaction=Redaction(
+                kinds=self._kinds,
+                locales=self._locales,
+                # What is left out was not changed, and what was changed is not there.
+                masked=tuple(each for each in masked if each not in omitted or each in INPUTS),
+            ),
+        )
 
-    def _refusal(self, error: ProtocolError) -> Refusal:
-        return Refusal(code=error.code, message=self._redactor.text(error.message[:1000]))
-
-    def _short(self, text: str) -> str:
+    def _text(self, text: str) -> str:
         return self._redactor.text(text[:MAX_CLIENT_TEXT])
 
 

@@ -11,10 +11,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
+from app.observability.logs import printable
 from app.recording.folder import Folder, Sealed
 from app.recording.gathering import Finished, Gatherer, TooLarge
 from app.recording.vault import Vault
@@ -30,10 +31,6 @@ leaves the processor to the calls."""
 
 TIDY_S: Final = 600.0
 LOG_S: Final = 60.0
-MAX_PARTS: Final = 2000
-MANY_PARTS_BYTES: Final = 1024 * 1024
-"""What arguments are taken to weigh that have too many parts to be measured in passing."""
-
 KEPT: Final = {
     "errors": frozenset({"tool_error", "timeout", "internal_error", "denied", "protocol_error"}),
     "all": frozenset(
@@ -99,7 +96,7 @@ class Recorder:
 
         Never waits, never raises.
         """
-        size = weight(finished)
+        size = finished.weight
         with self._lock:
             is_full = self._queue.qsize() >= MAX_WAITING
             if is_full or self._waiting_bytes + size > MAX_WAITING_BYTES:
@@ -140,7 +137,7 @@ class Recorder:
         return batch
 
     def _write(self, batch: list[tuple[str, Finished]]) -> None:
-        sealed = []
+        sealed, calls = [], dict(batch)
         for id, finished in batch:
             try:
                 data = self._vault.seal(self._gatherer.gather(finished, id))
@@ -152,9 +149,18 @@ class Recorder:
             else:
                 sealed.append(Sealed(id, finished.tool, finished.began, data))
         kept, problem = self._folder.keep(sealed)
-        self.kept += kept
+        for id in kept:
+            call = calls[id]
+            log.info(
+                "call_recorded",
+                recording=id,
+                tool=call.tool,
+                outcome=call.outcome,
+                request_id=printable(str(call.request_id)),
+            )
+        self.kept += len(kept)
         if problem is not None:
-            lost = len(sealed) - kept
+            lost = len(sealed) - len(kept)
             self._drop("failed", lost, problem.strerror or type(problem).__name__)
 
     def _drop(self, reason: str, count: int = 1, problem: str = "") -> None:
@@ -172,24 +178,3 @@ class Recorder:
                 self._told[reason], self._told_at[reason] = count, now
                 problem = self._problem if reason == "failed" else None
                 log.warning("recordings_dropped", reason=reason, count=lost, problem=problem)
-
-
-def weight(finished: Finished) -> int:
-    """About how many bytes a call keeps from being forgotten while it waits, in passing."""
-    size, parts = len(finished.result or b""), 0
-    stack: list[Any] = [finished.call.params]
-    while stack:
-        node = stack.pop()
-        parts += 1
-        if isinstance(node, str):
-            size += len(node)
-        elif isinstance(node, dict | list):
-            parts += len(node)
-            if isinstance(node, dict):
-                size += sum(map(len, node))
-            if parts > MAX_PARTS:
-                return size + MANY_PARTS_BYTES
-            stack.extend(node.values() if isinstance(node, dict) else node)
-        if size > MAX_WAITING_BYTES:
-            break
-    return size

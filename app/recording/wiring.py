@@ -2,7 +2,6 @@
 
 import time
 
-from app.execution.asking import Desk
 from app.protocol.sealed import KeyRing
 from app.recording.folder import Folder
 from app.recording.gathering import Gatherer
@@ -27,7 +26,7 @@ def folder_of(settings: Settings) -> Folder | None:
     )
 
 
-def recorder_of(settings: Settings, desk: Desk) -> Recorder | None:
+def recorder_of(settings: Settings) -> Recorder | None:
     """What keeps the calls of a server; None: nothing does."""
     folder, recording = folder_of(settings), settings.recording
     if folder is None:
@@ -37,7 +36,6 @@ def recorder_of(settings: Settings, desk: Desk) -> Recorder | None:
         locales=settings.logging.locales,
         max_bytes=recording.max_recording_bytes - OVERHEAD_BYTES,
         release=server_version(),
-        open_state=desk.look,
     )
     return Recorder(folder, _vault(settings), gatherer)
 
