@@ -17,7 +17,8 @@ from app.protocol.jsonrpc import loads_encoded
 from app.recording.comparing import readable
 from app.recording.library import Library
 from app.recording.recording import Recording, Unusable, encode
-from app.recording.wiring import library_of
+from app.recording.wiring import folder_of, library_of
+from app.settings import Settings
 
 recordings = typer.Typer(
     name="recordings",
@@ -74,6 +75,20 @@ def export(
     typer.echo(f"Written to {path}: not encrypted. {contents(recording)}", err=True)
 
 
+def prepare_directory(settings: Settings) -> None:
+    """The directory of recordings, ready to be written; or the reason, and exit code 4."""
+    folder = folder_of(settings)
+    if folder is not None:
+        try:
+            folder.prepare()
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            fail(
+                f"[recording] directory {folder.path} cannot be used: {reason}",
+                Exit.CONFIGURATION,
+            )
+
+
 def find(library: Library, name: str) -> Recording:
     """A recording by id or file; or the reason, and exit code 8."""
     try:
@@ -128,11 +143,12 @@ def _as_json(recording: Recording) -> dict[str, Any]:
 def _print(found: list[Recording]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("Recording", "Called at", "Tool", "Outcome", "Caller", "Masked"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "Recording")
+        is_ours = heading in ("Recording", "Called at", "Outcome")
+        table.add_column(heading, overflow="fold", no_wrap=is_ours)
     for each in found:
         table.add_row(
             each.id,
-            f"{each.called_at:%Y-%m-%d %H:%M:%S}Z",
+            f"{each.called_at:%Y-%m-%d %H:%MZ}",
             escape(each.request.tool),
             each.outcome,
             escape(each.caller.subject or "anonymous"),

@@ -229,8 +229,8 @@ def _as_json(replayed: Replayed, failures: dict[str, str]) -> dict[str, Any]:
 
 def _print(replayed: list[Replayed], failures: dict[str, str]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("Recording", "Tool", "Recorded", "Replayed", "Verdict", "Notes"):
-        table.add_column(heading, overflow="fold", no_wrap=heading in ("Recording", "Verdict"))
+    for heading in ("Recording", "Tool", "Recorded", "Replayed", "Verdict"):
+        table.add_column(heading, overflow="fold", no_wrap=heading != "Tool")
     for each in replayed:
         colour = _COLOURS[each.verdict]
         table.add_row(
@@ -239,19 +239,24 @@ def _print(replayed: list[Replayed], failures: dict[str, str]) -> None:
             each.recording.outcome,
             _outcome(each.now),
             f"[{colour}]{each.verdict}[/{colour}]",
-            escape("; ".join(_notes(each, failures))),
         )
     out.print(table)
     for each in replayed:
-        if each.diff:
+        notes = _notes(each, failures)
+        if notes or each.diff:
             out.print(f"[bold]{each.recording.id}[/bold] {escape(each.recording.request.tool)}")
-            lines = each.diff.split("\n")
-            for line in lines[:MAX_DIFF_LINES]:
-                style = _DIFF_COLOURS.get(line[:1], "")
-                out.print(Text(f"  {line}", style), soft_wrap=True)
-            if len(lines) > MAX_DIFF_LINES:
-                out.print(f"  ... {len(lines) - MAX_DIFF_LINES} more lines: --json has them")
+            for note in notes:
+                out.print(Text(f"  {note}"), soft_wrap=True)
+            _print_diff(each.diff)
             out.print()
     counts = Counter(each.verdict for each in replayed)
     said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
     out.print(f"{len(replayed)} replayed: {said}" if replayed else "There is nothing to replay.")
+
+
+def _print_diff(diff: str) -> None:
+    lines = diff.split("\n") if diff else []
+    for line in lines[:MAX_DIFF_LINES]:
+        out.print(Text(f"  {line}", _DIFF_COLOURS.get(line[:1], "")), soft_wrap=True)
+    if len(lines) > MAX_DIFF_LINES:
+        out.print(f"  ... {len(lines) - MAX_DIFF_LINES} more lines: --json has them")

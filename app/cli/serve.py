@@ -24,6 +24,7 @@ from app.cli.options import (
     load_or_exit,
     serving_flags,
 )
+from app.cli.recordings import prepare_directory
 from app.cli.running import run_to_the_end, start_log
 from app.http.serving import bind, make_server
 from app.server import create_app
@@ -56,6 +57,7 @@ def serve(
         )
     if not Path(settings.tools.directory).is_dir():
         fail(f"the tools folder {settings.tools.directory} does not exist", Exit.TOOLS)
+    prepare_directory(settings)
     try:
         listener = bind(settings.server)
     except OSError as error:

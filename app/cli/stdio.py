@@ -22,6 +22,7 @@ from app.cli.options import (
     print_error,
     serving_flags,
 )
+from app.cli.recordings import prepare_directory
 from app.cli.running import run_to_the_end, start_log
 from app.protocol.errors import ProtocolError, Unauthorized, Unavailable
 from app.protocol.headers import HeaderMap
@@ -64,6 +65,7 @@ def stdio(
     settings = load_or_exit(config, flags)
     if not Path(settings.tools.directory).is_dir():
         fail(f"the tools folder {settings.tools.directory} does not exist", Exit.TOOLS)
+    prepare_directory(settings)
     start_log(settings)
     run_to_the_end(_serve(settings, config_file(config), flags, streams, credential))
 
