@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from app.http.landing import Landing
 from app.http.legacy import LegacyEndpoint
 from app.http.legacy_calls import LegacyCalls
 from app.methods.discover import Discover
+from app.methods.observing import CALL, Observer, Observers
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen, Stream
 from app.methods.tools import CallTool, ListTools
@@ -39,6 +40,7 @@ from app.protocol.errors import Unauthorized, Unavailable
 from app.protocol.headers import HeaderMap
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
+from app.recording.wiring import recording_of
 from app.registry.catalog import Catalog
 from app.registry.live import Registry
 from app.registry.tool import Tool
@@ -53,6 +55,7 @@ from app.version import server_version
 
 WATCH_STOP_S: Final = 2.0
 COURSES_STOP_S: Final = 2.0
+RECORDING_STOP_S: Final = 2.0
 LOOK_AT_ONCE: Final = 50
 """Listeners whose credentials are looked at without a pause for others."""
 log = structlog.get_logger()
@@ -94,8 +97,13 @@ class Service:
         pages: Whether users reach pages of this process.
         log_problems: Whether problems with tools go to the log.
         state: Shared with the other servers of a fleet; None: of this process alone.
+        observers: Told how each call ended.
         replays_at: Gives the POSIX time at which rules decide about calls that are run again.
-            Then nothing is counted, and answers to questions need no state.
+            Then nothing is counted or recorded, and answers to questions need no state.
+
+    Attributes:
+        observers: For the doors; None: nobody observes.
+        call_tool: Without observers, for calls that are run again.
     """
 
     def __init__(
@@ -108,6 +116,7 @@ class Service:
         pages: bool = True,
         log_problems: bool = True,
         state: State | None = None,
+        observers: Sequence[Observer] = (),
         replays_at: Callable[[], float] | None = None,
     ) -> None:
         self.settings = settings
@@ -183,6 +192,12 @@ class Service:
         tools_change = settings.tools.reload or any(
             rule.conditions.has_hours for rule in settings.policies
         )
+        # Nobody records what somebody does at the machine's own keyboard.
+        is_served = enforce and replays_at is None
+        self._recording = recording_of(settings, self._catalog) if is_served else None
+        if self._recording is not None:
+            observers = (*observers, self._recording)
+        self.observers = Observers(observers, self._catalog) if observers else None
         self.call_tool = CallTool(
             self._catalog,
             self.executor,
@@ -203,7 +218,7 @@ class Service:
                     tools_change=tools_change,
                 ),
                 "tools/list": ListTools(self._catalog, limiter, clock=time.time),
-                "tools/call": self.call_tool,
+                CALL: self.observers.around(self.call_tool) if self.observers else self.call_tool,
                 "subscriptions/listen": Listen(tools_change=tools_change),
             }
         )
@@ -226,9 +241,11 @@ class Service:
                 ),
                 self._replays,
                 self.hub,
+                observers=self.observers,
             )
             if settings.legacy.enabled
             else None,
+            observers=self.observers,
         )
         self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
@@ -242,6 +259,8 @@ class Service:
             FileNotFoundError: There is no tools folder.
         """
         await self.endpoint.authenticator.start()
+        if self._recording is not None:
+            self._recording.start()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
         self._watchdog = Watchdog(self.settings.tools.directory)
@@ -267,6 +286,8 @@ class Service:
         await self._replays.close()
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
+        if self._recording is not None:
+            await self._recording.stop(RECORDING_STOP_S)
         await self.registry.stop()
 
     def _older_revisions(

@@ -91,7 +91,9 @@ async def _serve(
         channel = Channel(*streams, max_line_bytes=max_line_bytes)
         older = None
         if settings.legacy.enabled:
-            older = OlderRevisions(service.legacy, service.hub, channel, credential)
+            older = OlderRevisions(
+                service.legacy, service.hub, channel, credential, observers=service.observers
+            )
         door = Door(
             channel,
             service.router,
@@ -101,6 +103,7 @@ async def _serve(
             credential=credential,
             max_line_bytes=max_line_bytes,
             legacy=older,
+            observers=service.observers,
         )
         was_read = await serve(channel, door, give_up=service.executor.give_up, stop=stop)
         if older is not None:

@@ -272,7 +272,8 @@ class CallTool:
             return self._start_course(asked)
         prepared = self._prepare(tool, offer.demand, arguments)
         if isinstance(prepared, Ending):
-            return Reply(prepared.result, prepared.outcome)
+            result, outcome, error_id = prepared.result, prepared.outcome, prepared.error_id
+            return Reply(result, outcome, offer=offer, error_id=error_id)
         effective, keywords = prepared
         headers = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
         principal, executor, cache = sender.principal, self._executor, self._courses.cache
@@ -281,7 +282,7 @@ class CallTool:
             cached_as = cache_key(tool, call, principal, effective)
             known = cache.get(cached_as)
             if known is not None:
-                return Reply(with_meta(known, HIT), headers=headers)
+                return Reply(with_meta(known, HIT), headers=headers, offer=offer, cached="hit")
             if cached_as in cache.flights:
                 return self._start_course(asked)  # which waits for the equal call that runs
             executor.admit(tool)
@@ -291,6 +292,7 @@ class CallTool:
         if cached_as is not None:
             keep(cache, cached_as, execution)
         execution.headers = headers
+        execution.rule = offer.demand.label
         return execution
 
     def _start_course(self, asked: Asked) -> Execution:
@@ -313,6 +315,7 @@ class CallTool:
             answers=answers,
         )
         execution = self._executor.open(tool, call, principal, timeout_s=timeout_s, asking=asking)
+        execution.rule = offer.demand.label
         return self._courses.start(execution, plan)
 
     def _refusal(self, catalog: Catalog, offer: Offer, principal: Principal) -> ProtocolError:

@@ -31,19 +31,6 @@ leaves the processor to the calls."""
 
 TIDY_S: Final = 600.0
 LOG_S: Final = 60.0
-KEPT: Final = {
-    "errors": frozenset({"tool_error", "timeout", "internal_error", "denied", "protocol_error"}),
-    "all": frozenset(
-        {
-            *("tool_error", "timeout", "internal_error", "denied", "protocol_error"),
-            *("ok", "input_required", "cancelled"),
-        }
-    ),
-    "none": frozenset[str](),
-}
-"""Outcomes that are recorded. What was refused by a limit or for want of room is not among them:
-that is a matter of the moment, and a flood of it would push everything else out."""
-
 log = structlog.get_logger()
 
 

@@ -1,13 +1,16 @@
 """Recorders and libraries as settings describe them."""
 
 import time
+from collections.abc import Callable
 
 from app.protocol.sealed import KeyRing
 from app.recording.folder import Folder
 from app.recording.gathering import Gatherer
 from app.recording.library import Library
+from app.recording.observer import RecordingObserver
 from app.recording.recorder import Recorder
 from app.recording.vault import OVERHEAD_BYTES, Vault
+from app.registry.catalog import Catalog
 from app.settings import Settings
 from app.version import server_version
 
@@ -26,7 +29,7 @@ def folder_of(settings: Settings) -> Folder | None:
     )
 
 
-def recorder_of(settings: Settings) -> Recorder | None:
+def recording_of(settings: Settings, catalog: Callable[[], Catalog]) -> RecordingObserver | None:
     """What keeps the calls of a server; None: nothing does."""
     folder, recording = folder_of(settings), settings.recording
     if folder is None:
@@ -37,7 +40,7 @@ def recorder_of(settings: Settings) -> Recorder | None:
         max_bytes=recording.max_recording_bytes - OVERHEAD_BYTES,
         release=server_version(),
     )
-    return Recorder(folder, _vault(settings), gatherer)
+    return RecordingObserver(Recorder(folder, _vault(settings), gatherer), catalog)
 
 
 def library_of(settings: Settings) -> Library:
