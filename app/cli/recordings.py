@@ -37,7 +37,7 @@ def list_(
 ) -> None:
     """List what is kept, oldest first. Exit code 8 if one of them cannot be opened."""
     library = library_of(load_or_exit(config, {}))
-    found, broken = _all(library)
+    found, broken = all_of(library)
     found = [each for each in found if tool in (None, each.request.tool)]
     if as_json:
         typer.echo(json.dumps([_as_json(each) for each in found], indent=2))
@@ -112,18 +112,18 @@ def _whole(recording: Recording) -> str:
     return readable(loads_encoded(encode(recording)))
 
 
-def _all(library: Library) -> tuple[list[Recording], list[tuple[str, str]]]:
+def all_of(library: Library) -> tuple[list[Recording], list[tuple[str, Unusable]]]:
+    """All that can be used, oldest first, and the names of files that cannot, with the reasons."""
     found: list[Recording] = []
-    broken: list[tuple[str, str]] = []
+    broken: list[tuple[str, Unusable]] = []
     try:
-        entries = library.entries()
+        for entry, opened in library.opened():
+            if isinstance(opened, Unusable):
+                broken.append((entry.name, opened))
+            else:
+                found.append(opened)
     except Unusable as error:
         fail(str(error), Exit.RECORDING)
-    for entry in entries:
-        try:
-            found.append(library.open(entry))
-        except Unusable as error:
-            broken.append((entry.name, str(error)))
     return found, broken
 
 

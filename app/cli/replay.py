@@ -28,11 +28,11 @@ from app.cli.options import (
     print_error,
     tool_flags,
 )
-from app.cli.recordings import find
+from app.cli.recordings import all_of, find
 from app.observability.logs import configure_logging
 from app.policy.policy import Policy
 from app.recording.library import Library
-from app.recording.recording import Recording, Unusable
+from app.recording.recording import Recording
 from app.recording.replay import Ended, Replayed, Replayer, Verdict
 from app.recording.wiring import library_of
 from app.service import Service
@@ -113,16 +113,9 @@ def _recordings(library: Library, names: list[str], *, every: bool) -> list[Reco
         fail("name recordings by file or id, or say --all", Exit.USAGE)
     if not every:
         return [find(library, name) for name in names]
-    found = []
-    try:
-        entries = library.entries()
-    except Unusable as error:
-        fail(str(error), Exit.RECORDING)
-    for entry in entries:
-        try:
-            found.append(library.open(entry))
-        except Unusable as error:
-            fail(f"{entry.name}: {error}", Exit.RECORDING)
+    found, broken = all_of(library)
+    for name, problem in broken:
+        fail(f"{name}: {problem}", Exit.RECORDING)
     return found
 
 

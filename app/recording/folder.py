@@ -29,6 +29,10 @@ _LOCK: Final = ".lock"
 _NO_LINK: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+class Gone(Unusable):
+    """A file that is not there any more, or never was."""
+
+
 class Sealed(NamedTuple):
     """A recording that is ready to be written.
 
@@ -203,6 +207,8 @@ def read_file(path: Path, *, follow: bool = True) -> bytes:
             if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_FILE_BYTES:
                 raise Unusable("it is no regular file, or far too large")
             return file.read()
+    except FileNotFoundError as error:
+        raise Gone(f"it cannot be read: {error.strerror}") from None
     except OSError as error:
         raise Unusable(f"it cannot be read: {error.strerror}") from None
 

@@ -1,11 +1,11 @@
 """Recordings for people: found by id or file, opened, exported."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from app.recording.folder import Entry, Folder, read_file
+from app.recording.folder import Entry, Folder, Gone, read_file
 from app.recording.recording import Recording, Unusable, decode
 from app.recording.vault import Vault, is_sealed
 
@@ -36,6 +36,22 @@ class Library:
             return self._folder.entries()
         except OSError as error:
             raise Unusable(f"{self._folder.path} cannot be read: {error.strerror}") from None
+
+    def opened(self) -> Iterator[tuple[Entry, Recording | Unusable]]:
+        """Each recording of the directory, or why it cannot be used; oldest first.
+
+        One that has gone meanwhile is left out: a server tidies up when it likes.
+
+        Raises:
+            Unusable: The directory cannot be read.
+        """
+        for entry in self.entries():
+            try:
+                yield entry, self.open(entry)
+            except Gone:
+                continue
+            except Unusable as error:
+                yield entry, error
 
     def open(self, entry: Entry) -> Recording:
         """The recording in a file of the directory.

@@ -123,7 +123,7 @@ def test_the_list_shows_who_called_what_and_how_it_ended(folder: Path) -> None:
     result = _run("recordings", "list")
 
     assert result.exit_code == Exit.OK
-    rows = [line.split() for line in result.output.splitlines() if line[:1] == "0"]
+    rows = [line.split() for line in result.output.splitlines() if line[:2] == " 0"]
     assert [(row[0], *row[3:]) for row in rows] == [
         (FAILED, "divide", "tool_error", "ada", "nothing"),
         (DENIED, "divide", "protocol_error", "bob", "nothing"),
@@ -214,7 +214,7 @@ def test_the_table_shows_the_same_and_the_difference(folder: Path) -> None:
     result = _run("replay", FAILED, "--tools", "candidate")
 
     assert result.exit_code == Exit.PROBLEMS
-    row = next(line for line in result.output.splitlines() if line.startswith(FAILED))
+    row = next(line for line in result.output.splitlines() if line.startswith(f" {FAILED}"))
     assert row.split()[1:5] == ["divide", "tool_error", "ok", "changed"]
     assert '+    "quotient": 0.0' in result.output
     assert "1 replayed: 1 changed" in result.output
