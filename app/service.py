@@ -125,7 +125,7 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        state = state or State()
+        self._state = state = state or State()
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -258,7 +258,7 @@ class Service:
         Raises:
             FileNotFoundError: There is no tools folder.
         """
-        await self.endpoint.authenticator.start()
+        await asyncio.gather(self._state.start(), self.endpoint.authenticator.start())
         if self._recording is not None:
             self._recording.start()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
@@ -289,6 +289,7 @@ class Service:
         if self._recording is not None:
             await self._recording.stop(RECORDING_STOP_S)
         await self.registry.stop()
+        await self._state.close()
 
     def _older_revisions(
         self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool
