@@ -52,7 +52,7 @@ MAX_DIFF_LINES: Final = 60
 
 
 def replay(
-    recorded: Annotated[
+    recording: Annotated[
         list[str] | None,
         typer.Argument(metavar="FILE|ID...", help="Recordings: files, or ids of this server's own"),
     ] = None,
@@ -88,7 +88,7 @@ def replay(
     flags.setdefault("tools", {})["reload"] = False
     flags["execution"] = {"processes": 1, "cache_bytes": 0}
     settings = load_or_exit(config, flags)
-    recordings = _recordings(library_of(settings), recorded or [], every=every)
+    recordings = _recordings(library_of(settings), recording or [], every=every)
     if policy is not None:
         settings = _with_policies(settings, policy)
     # Nothing of this is recorded in its turn.
