@@ -118,12 +118,12 @@ def _with(place: str, text: str) -> bytes:
 
 
 @pytest.mark.parametrize("place", _PLACES)
-@pytest.mark.parametrize(("planted", "gone"), _ALL)
-def test_no_secret_and_no_personal_data_is_kept(place: str, planted: str, gone: str) -> None:
-    data = _with(place, planted)
+def test_no_secret_and_no_personal_data_is_kept(place: str) -> None:
+    for planted, gone in _ALL:
+        data = _with(place, planted)
 
-    assert gone not in json.dumps(json.loads(data), ensure_ascii=False)
-    assert decode(data).redaction.masked == (place,)
+        assert gone not in json.dumps(json.loads(data), ensure_ascii=False), planted
+        assert decode(data).redaction.masked == (place,), planted
 
 
 @given(st.sampled_from(_ALL), st.sampled_from(_PLACES), st.text(" .,;-", max_size=6))
