@@ -142,7 +142,7 @@ def _as_json(recording: Recording) -> dict[str, Any]:
 
 def _print(found: list[Recording]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("Recording", "Called at", "Tool", "Outcome", "Caller", "Masked"):
+    for heading in ("Recording", "Called at", "Tool", "Outcome", "Caller"):
         is_ours = heading in ("Recording", "Called at", "Outcome")
         table.add_column(heading, overflow="fold", no_wrap=is_ours)
     for each in found:
@@ -152,7 +152,6 @@ def _print(found: list[Recording]) -> None:
             escape(each.request.tool),
             each.outcome,
             escape(each.caller.subject or "anonymous"),
-            ", ".join(each.redaction.masked) or "nothing",
         )
     out.print(table)
     out.print(f"{len(found)} recording(s)")

@@ -125,10 +125,10 @@ def test_the_list_shows_who_called_what_and_how_it_ended(folder: Path) -> None:
     assert result.exit_code == Exit.OK
     rows = [line.split() for line in result.output.splitlines() if line[:2] == " 0"]
     assert [(row[0], *row[3:]) for row in rows] == [
-        (FAILED, "divide", "tool_error", "ada", "nothing"),
-        (DENIED, "divide", "protocol_error", "bob", "nothing"),
-        (CRASHED, "crash", "internal_error", "ada", "nothing"),
-        (SENT, "send", "ok", "ada", "arguments"),
+        (FAILED, "divide", "tool_error", "ada"),
+        (DENIED, "divide", "protocol_error", "bob"),
+        (CRASHED, "crash", "internal_error", "ada"),
+        (SENT, "send", "ok", "ada"),
     ]
     assert "4 recording(s)" in result.output
 

@@ -288,19 +288,22 @@ def _first(recording: Recording) -> Any:
     return (recording.request.arguments or {}).get("a")
 
 
-def test_workers_that_share_a_directory_keep_its_bounds_together(
+def test_servers_that_share_a_directory_keep_its_bounds_together(
     place: Path, server_factory: ServerFactory
 ) -> None:
     config = _config(place / "shared", max_recordings=20)
-    server = server_factory(place / "tools", config, args=["--workers", "2"])
-    server.client.call("echo", {"text": "before the flood"})
-    _one(server, "echo", text="before the flood")
-    for number in range(100):
-        server.client.call("divide", {"a": number, "b": 7})
-    _one(server, "divide", a=99)
+    servers = [server_factory(place / "tools", config) for _ in range(2)]
+    servers[0].client.call("echo", {"text": "before the flood"})
+    _one(servers[0], "echo", text="before the flood")
+    for number in range(50):
+        for server in servers:
+            server.client.call("divide", {"a": number, "b": 7})
+    for server in servers:
+        server.wait_for_log(lambda log: log["event"] == "call_recorded")
+    _one(servers[0], "divide", a=49)
 
-    assert len(_library(server).entries()) == 20
-    assert _recordings(server, "echo") != []  # not pushed out by another tool
+    assert len(_library(servers[1]).entries()) == 20
+    assert _recordings(servers[1], "echo") != []  # not pushed out by another tool
 
 
 async def test_ten_thousand_failing_calls_are_answered_and_the_directory_stays_small(
