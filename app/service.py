@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,7 +55,7 @@ from app.version import server_version
 
 WATCH_STOP_S: Final = 2.0
 COURSES_STOP_S: Final = 2.0
-RECORDING_STOP_S: Final = 2.0
+RECORDING_STOP_S: Final = 1.0
 LOOK_AT_ONCE: Final = 50
 """Listeners whose credentials are looked at without a pause for others."""
 log = structlog.get_logger()
@@ -104,6 +104,8 @@ class Service:
     Attributes:
         observers: For the doors; None: nobody observes.
         call_tool: Without observers, for calls that are run again.
+        readiness_detail: What ``/readyz`` says beside whether and why not: plain JSON data, nothing
+            that is secret.
     """
 
     def __init__(
@@ -125,7 +127,8 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        self._state = state = state or State()
+        self.state = state = state or State()
+        self.readiness_detail: Callable[[], Mapping[str, Any]] = dict
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -258,7 +261,7 @@ class Service:
         Raises:
             FileNotFoundError: There is no tools folder.
         """
-        await asyncio.gather(self._state.start(), self.endpoint.authenticator.start())
+        await asyncio.gather(self.state.start(), self.endpoint.authenticator.start())
         if self._recording is not None:
             self._recording.start()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
@@ -289,7 +292,7 @@ class Service:
         if self._recording is not None:
             await self._recording.stop(RECORDING_STOP_S)
         await self.registry.stop()
-        await self._state.close()
+        await self.state.close()
 
     def _older_revisions(
         self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool

@@ -20,5 +20,9 @@ class Exit(IntEnum):
     """The address cannot be bound."""
     CREDENTIAL = 7
     """``stdio``: the credential in the environment is missing, malformed or refused."""
-    RECORDING = 8
+    WORKERS = 8
+    """``serve --workers``: they crash again and again, or one did when it was to end."""
+    STUCK = 9
+    """The server did not end in time, and was ended without leaving what its tools had opened."""
+    RECORDING = 10
     """A recording cannot be read, opened or written."""

@@ -35,7 +35,7 @@ def list_(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List what is kept, oldest first. Exit code 8 if one of them cannot be opened."""
+    """List what is kept, oldest first. Exit code 10 if one of them cannot be opened."""
     library = library_of(load_or_exit(config, {}))
     found, broken = all_of(library)
     found = [each for each in found if tool in (None, each.request.tool)]
@@ -90,7 +90,7 @@ def prepare_directory(settings: Settings) -> None:
 
 
 def find(library: Library, name: str) -> Recording:
-    """A recording by id or file; or the reason, and exit code 8."""
+    """A recording by id or file; or the reason, and exit code 10."""
     try:
         return library.find(name)
     except Unusable as error:
