@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import secrets
+import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,12 @@ from typing import Any
 import structlog
 from starlette.applications import Starlette
 
+from app.admin.operations import Console
+from app.admin.serving import administration, bind_admin
 from app.backing import State
 from app.http.health import Readiness
 from app.http.routes import Application
+from app.membership import new_replica_id
 from app.service import Service
 from app.settings import Settings
 from app.sharing import state_of
@@ -27,19 +30,16 @@ def create_app(
     flags: dict[str, dict[str, Any]] | None = None,
     state: State | None = None,
     replica: str | None = None,
+    admin: socket.socket | None = None,
 ) -> "App":
-    """The ASGI application for these settings.
+    """The ASGI application for these settings; most arguments are those of ``Service``.
 
     Args:
-        config: As of ``Service``, and so are flags and state.
-        replica: Name of this process among those of a fleet; None: a random one.
+        replica: Id of this server, which its workers share; None: a new one.
+        admin: The socket of the administrative listener, which workers share; None: it is bound
+            here, if there is to be one.
     """
-    return App(settings, config=config, flags=flags, state=state, replica=replica)
-
-
-def new_replica() -> str:
-    """A name that no other process has."""
-    return secrets.token_hex(4)
+    return App(settings, config=config, flags=flags, state=state, replica=replica, admin=admin)
 
 
 class App(Application):
@@ -58,12 +58,14 @@ class App(Application):
         flags: dict[str, dict[str, Any]] | None,
         state: State | None,
         replica: str | None,
+        admin: socket.socket | None,
     ) -> None:
         self._state = state
         self._settings = settings
         self._config = config
         self._flags = flags
-        self.replica = replica or new_replica()
+        self.replica = replica or new_replica_id()
+        self._admin = admin
         self.service: Service | None = None
         self.on_drain: Callable[[bool], None] = lambda _: None
         self._drained_since: float | None = None
@@ -84,14 +86,14 @@ class App(Application):
         reasons = []
         if self._is_ending:
             reasons.append("The server is about to stop.")
-        elif self.is_draining:
+        elif self.draining:
             reasons.append("The server is drained.")
         if service.state.is_required and service.state.problem:
             reasons.append("The shared state cannot be used; the log says why.")
-        return Readiness(not reasons, tuple(reasons), service.readiness_detail())
+        return Readiness(not reasons, tuple(reasons), service.fleet.detail())
 
     @property
-    def is_draining(self) -> bool:
+    def draining(self) -> bool:
         """Whether requests are served, but should go elsewhere."""
         return self._drained_since is not None
 
@@ -147,13 +149,34 @@ class App(Application):
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         state = self._state or state_of(self._settings.state)
-        service = Service(self._settings, config=self._config, flags=self._flags, state=state)
+        service = Service(
+            self._settings,
+            config=self._config,
+            flags=self._flags,
+            state=state,
+            replica=self.replica,
+            door=self,
+        )
         await service.start()
         service.registry.settle()
         self.service = service
+        if self.draining:  # it was drained before it began, as a worker that replaces another
+            service.hub.drain(0.0)
+        listener = self._admin or bind_admin(self._settings.admin)
         try:
-            yield
+            async with administration(self._console(service), self._settings.admin, listener):
+                yield
         finally:
             self._is_ending = True
             await service.stop()
             self.service = None
+
+    def _console(self, service: Service) -> Console:
+        return Console(
+            service.fleet,
+            service.registry,
+            authenticator=lambda: service.endpoint.authenticator,
+            administrators=lambda: service.administrators,
+            readiness=lambda: self.readiness().own,
+            is_lasting=service.is_lasting,
+        )

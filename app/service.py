@@ -1,17 +1,20 @@
 """Composition root: the only place that wires the parts together, behind all doors."""
 
 import asyncio
+import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from app.auth.authenticator import LOOK_S, Authenticator
+from app.auth.administrators import administrators
+from app.auth.authenticator import Authenticator
 from app.auth.login import Login
 from app.auth.metadata import metadata_paths, resource_metadata
+from app.auth.revocation import Revocations
 from app.backing import State
 from app.execution.asking import Desk
 from app.execution.caching import ResultCache
@@ -19,17 +22,19 @@ from app.execution.course import Courses
 from app.execution.endings import Endings
 from app.execution.executor import Executor
 from app.execution.idempotency import Claims
-from app.execution.manner import Manner
+from app.execution.manner import manner_of
 from app.execution.pages import no_pages_url, pages_url
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.execution.watchdog import Watchdog
-from app.guards.redaction import Redactor
+from app.fleet.fingerprints import key_fingerprints
+from app.fleet.fleet import Fleet
 from app.http.endpoint import Endpoint
 from app.http.landing import Landing
 from app.http.legacy import LegacyEndpoint
 from app.http.legacy_calls import LegacyCalls
-from app.methods.discover import Discover
+from app.membership import Drainable, Membership, new_replica_id
+from app.methods.discover import Discover, server_info
 from app.methods.observing import CALL, Observer, Observers
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen, Stream
@@ -56,17 +61,11 @@ from app.version import server_version
 WATCH_STOP_S: Final = 2.0
 COURSES_STOP_S: Final = 2.0
 RECORDING_STOP_S: Final = 1.0
+LOOK_S: Final = 5.0
+"""Credentials of listeners are looked at anew this often, as their requests would be."""
 LOOK_AT_ONCE: Final = 50
 """Listeners whose credentials are looked at without a pause for others."""
 log = structlog.get_logger()
-
-
-def server_info(settings: Settings) -> dict[str, Any]:
-    """``Implementation`` object of a server with these settings."""
-    info: dict[str, Any] = {"name": settings.server.name, "version": server_version()}
-    if settings.server.title:
-        info["title"] = settings.server.title
-    return info
 
 
 def server_messages(settings: Settings) -> ServerMessages:
@@ -78,13 +77,6 @@ def key_ring(settings: Settings) -> KeyRing:
     """The configured keys, or one that lives as long as the process."""
     keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
     return KeyRing(keys or [secrets.token_bytes(32)])
-
-
-def _manner(settings: Settings) -> Manner:
-    """What tools say to their client is masked as the log is."""
-    kinds, locales = settings.logging.redact, settings.logging.locales
-    redactor = Redactor(kinds, locales=locales) if kinds else None
-    return Manner(cleans=settings.execution.clean_text, redactor=redactor)
 
 
 class Service:
@@ -100,12 +92,15 @@ class Service:
         observers: Told how each call ended.
         replays_at: Gives the POSIX time at which rules decide about calls that are run again.
             Then nothing is counted or recorded, and answers to questions need no state.
+        replica: Id of this server, which its workers share; None: a new one.
+        door: What administrators can drain, if anything.
 
     Attributes:
         observers: For the doors; None: nobody observes.
         call_tool: Without observers, for calls that are run again.
-        readiness_detail: What ``/readyz`` says beside whether and why not: plain JSON data, nothing
-            that is secret.
+        fleet: This process among the others, and what administrators decided.
+        administrators: The keys that they have.
+        is_lasting: Whether what they decide survives this process.
     """
 
     def __init__(
@@ -120,6 +115,8 @@ class Service:
         state: State | None = None,
         observers: Sequence[Observer] = (),
         replays_at: Callable[[], float] | None = None,
+        replica: str | None = None,
+        door: Drainable | None = None,
     ) -> None:
         self.settings = settings
         self._config = config
@@ -128,7 +125,6 @@ class Service:
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
         self.state = state = state or State()
-        self.readiness_detail: Callable[[], Mapping[str, Any]] = dict
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -150,7 +146,7 @@ class Service:
             settings,
             messages=messages,
             keys=keys,
-            on_change=self.hub.publish,
+            on_change=self._tools_changed,
             isolation=processes,
             enforce=enforce,
             log_problems=log_problems,
@@ -178,7 +174,7 @@ class Service:
             begin=self.registry.begin_call,
             end=self._call_ended,
             processes=processes,
-            manner=_manner(settings),
+            manner=manner_of(settings),
         )
         self._courses = Courses(
             self.executor,
@@ -191,15 +187,17 @@ class Service:
             ),
             limit=settings.limits.concurrent_calls,
         )
-        # Without reload the hours of rules still change what a caller finds.
-        tools_change = settings.tools.reload or any(
-            rule.conditions.has_hours for rule in settings.policies
+        # Without reload hours of rules and administrators still change what a caller finds.
+        tools_change = (
+            settings.tools.reload
+            or any(rule.conditions.has_hours for rule in settings.policies)
+            or settings.admin.port is not None
+            or state.is_shared
         )
         # Nobody records what somebody does at the machine's own keyboard.
         is_served = enforce and replays_at is None
-        self._recording = recording_of(settings, self._catalog) if is_served else None
-        if self._recording is not None:
-            observers = (*observers, self._recording)
+        self._recording = recording_of(settings, self._catalog) if is_served else ()
+        observers = (*observers, *self._recording)
         self.observers = Observers(observers, self._catalog) if observers else None
         self.call_tool = CallTool(
             self._catalog,
@@ -227,13 +225,14 @@ class Service:
         )
         self._bus = state.bus
         self._replays = Replays(state.replays, self._bus, ttl_s=settings.legacy.replay_ttl_s)
+        self._revocations = Revocations()
         self.legacy = self._older_revisions(keys, state, desk, tools_change=tools_change)
         self.endpoint = Endpoint(
             settings,
             self.router,
             self.hub,
             messages,
-            Authenticator(settings),
+            Authenticator(settings, revocations=self._revocations),
             legacy=LegacyEndpoint(
                 self.legacy,
                 LegacyCalls(
@@ -250,6 +249,10 @@ class Service:
             else None,
             observers=self.observers,
         )
+        self.administrators = administrators(settings.admin)
+        self.is_lasting = state.is_shared
+        self._membership, self.fleet = self._among_others(replica, keys, state, door)
+        self._changing = asyncio.Lock()
         self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -262,10 +265,13 @@ class Service:
             FileNotFoundError: There is no tools folder.
         """
         await asyncio.gather(self.state.start(), self.endpoint.authenticator.start())
-        if self._recording is not None:
-            self._recording.start()
+        for recording in self._recording:
+            recording.start()
+        await self.fleet.begin()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
+        self._membership.serves()
+        self.fleet.join()
         self._watchdog = Watchdog(self.settings.tools.directory)
         if self.settings.tools.reload:
             self._watching = asyncio.create_task(self._watch(), name="watch tools")
@@ -273,6 +279,8 @@ class Service:
     async def stop(self) -> None:
         """End what runs, in the order in which it depends on each other."""
         self.hub.shut_down()
+        await self.fleet.leave()
+        await self._membership.stop()
         if self._watchdog is not None:
             self._watchdog.stop()
         self._stop_watching.set()
@@ -289,10 +297,37 @@ class Service:
         await self._replays.close()
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
-        if self._recording is not None:
-            await self._recording.stop(RECORDING_STOP_S)
+        for recording in self._recording:
+            await recording.stop(RECORDING_STOP_S)
         await self.registry.stop()
         await self.state.close()
+
+    def _among_others(
+        self, replica: str | None, keys: KeyRing, state: State, door: Drainable | None
+    ) -> tuple[Membership, Fleet]:
+        id = replica or new_replica_id()
+        membership = Membership(
+            id,
+            self.registry,
+            self.hub,
+            self._revocations,
+            keys,
+            door=door,
+            settings=lambda: self.settings,
+            authenticator=lambda: self.endpoint.authenticator,
+            reload=self._reload,
+            has_changed=self._is_another,
+        )
+        fleet = Fleet(
+            state.control,
+            state.bus,
+            membership,
+            replica=id,
+            pid=os.getpid(),
+            keys=key_fingerprints(keys),
+            version=server_version(),
+        )
+        return membership, fleet
 
     def _older_revisions(
         self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool
@@ -339,6 +374,15 @@ class Service:
     def _renew(self, principal: Principal) -> Principal | None:
         return self.endpoint.authenticator.renewed(principal)
 
+    def _is_another(self) -> None:
+        self.fleet.has_changed()
+
+    def _tools_changed(self) -> None:
+        self._is_another()
+        # While a decision is not applied everywhere, telling would be too early. It comes soon.
+        if not self.fleet.is_waiting:
+            self.hub.publish()
+
     def _call_ended(self, tool: Tool) -> None:
         self.registry.end_call(tool)
 
@@ -375,7 +419,17 @@ class Service:
         config = {self._config.absolute()} if self._config is not None else set()
         return frozenset(config) | files_of(self.settings) | self._named
 
+    async def _reload(self) -> None:
+        """Everything again, whether or not files are watched."""
+        if self._config is not None or self._flags is not None:
+            await self._change_settings(announce=True)
+        await self.registry.reload()
+
     async def _change_settings(self, *, announce: bool) -> None:
+        async with self._changing:
+            await self._change_settings_now(announce=announce)
+
+    async def _change_settings_now(self, *, announce: bool) -> None:
         new = read_again(self._config, self._flags)
         if new is None:
             return
@@ -383,13 +437,15 @@ class Service:
         if not is_usable(new):
             return
         settings = as_far_as_possible(self.settings, new)
+        admins = administrators(settings.admin, self.administrators)
         before = self.endpoint.authenticator
-        after = Authenticator(settings, previous=before)
+        after = Authenticator(settings, previous=before, revocations=self._revocations)
         await after.start()
 
         def swap() -> None:
-            self.settings = settings
+            self.settings, self.administrators = settings, admins
             self.endpoint.authenticator = after
+            after.forget_revoked()  # of what came between
             if announce:
                 log.info(
                     "configuration_applied",
@@ -414,6 +470,8 @@ class Service:
         """A credential may be revoked before its time: ask about those of listeners again."""
         while True:
             await asyncio.sleep(LOOK_S)
+            if self.fleet.is_waiting:
+                continue
             streams = self.hub.authenticated()
             while streams:
                 some, streams = streams[:LOOK_AT_ONCE], streams[LOOK_AT_ONCE:]

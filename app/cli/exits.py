@@ -7,7 +7,8 @@ class Exit(IntEnum):
     OK = 0
     PROBLEMS = 1
     """``check`` found an error, a ``call`` failed, a ``replay`` differs, ``health`` is not
-    healthy, or the client of ``stdio`` stopped reading."""
+    healthy, ``admin`` was refused or not done by all, or the client of ``stdio`` stopped reading.
+    """
     USAGE = 2
     """The command line is wrong (Typer's own code)."""
     STARTUP = 3

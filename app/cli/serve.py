@@ -1,7 +1,6 @@
 """``serve``: run the server, in one process or several."""
 
 import contextlib
-import itertools
 import multiprocessing
 import os
 import signal
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Final
 import structlog
 import typer
 
+from app.admin.serving import bind_admin
 from app.cli.exits import Exit
 from app.cli.init import serve_in_child_of_init
 from app.cli.options import (
@@ -32,7 +32,8 @@ from app.cli.recordings import prepare_directory
 from app.cli.running import CLOSING_S, LastResort, run_to_the_end, start_log
 from app.cli.supervisor import Supervisor
 from app.http.serving import SIGNALS, bind, make_server
-from app.server import create_app, new_replica
+from app.membership import new_replica_id
+from app.server import create_app
 from app.settings import Settings
 from app.sharing import check_state
 
@@ -74,10 +75,16 @@ def serve(
     except OSError as error:
         address = f"{settings.server.host}:{settings.server.port}"
         fail(f"cannot listen on {address}: {error.strerror}", Exit.BIND)
+    try:
+        admin = bind_admin(settings.admin)
+    except OSError as error:
+        address = f"{settings.admin.host}:{settings.admin.port}"
+        fail(f"administrators cannot be listened to on {address}: {error.strerror}", Exit.BIND)
+    replica = new_replica_id()
     if workers == 1:
-        run_worker(settings, config_file(config), flags, listener)
+        run_worker(settings, config_file(config), flags, listener, admin, replica)
     else:
-        _supervise(workers, settings, config_file(config), flags, listener)
+        _supervise(workers, settings, config_file(config), flags, listener, admin, replica)
 
 
 def run_worker(
@@ -85,10 +92,11 @@ def run_worker(
     config: Path | None,
     flags: dict[str, dict[str, Any]],
     listener: socket.socket,
-    replica: str | None = None,
+    admin: socket.socket | None,
+    replica: str,
     says: Connection | None = None,
 ) -> None:
-    """One process that serves.
+    """One process that serves. All workers of a replica have its id and its sockets.
 
     Args:
         replica: Its name in a fleet.
@@ -100,7 +108,7 @@ def run_worker(
         os.setpgrp()  # Ctrl+C is the supervisor's to hear
         threading.Thread(target=_end_with_supervisor, daemon=True).start()
     start_log(settings, worker_pid=None if says is None else os.getpid())
-    app = create_app(settings, config=config, flags=flags, replica=replica)
+    app = create_app(settings, config=config, flags=flags, replica=replica, admin=admin)
 
     def listening(host: str, port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
@@ -148,25 +156,30 @@ def _supervise(
     config: Path | None,
     flags: dict[str, dict[str, Any]],
     listener: socket.socket,
+    admin: socket.socket | None,
+    replica: str,
 ) -> None:
     """Several processes that share the port, and this one, which looks after them."""
     start_log(settings)
     context = multiprocessing.get_context("spawn")
-    name = new_replica()
-    numbers = itertools.count(1)
 
     def start() -> tuple[SpawnProcess, Connection]:
         hears, says = context.Pipe(duplex=False)
         with says:
             process = context.Process(
                 target=run_worker,
-                args=(settings, config, flags, listener, f"{name}-{next(numbers)}", says),
+                args=(settings, config, flags, listener, admin, replica, says),
             )
             process.start()
         return process, hears
 
     # Theirs go on accepting; with this one open, connections would wait for nobody at the end.
+    def close() -> None:
+        listener.close()
+        if admin is not None:
+            admin.close()
+
     end_s = _end_s(settings) + KILL_SLACK_S
-    code = Supervisor(count, start, end_s=end_s, on_end=listener.close).run()
+    code = Supervisor(count, start, end_s=end_s, on_end=close).run()
     log.info("stopped", exit_code=int(code))
     raise typer.Exit(code)

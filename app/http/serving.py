@@ -74,6 +74,7 @@ class Server(uvicorn.Server):
         on_signal: Called in the handler of the first signal.
         is_supervised: Whether a supervisor decides: SIGTERM may then come twice, from it and from
             whoever tells every process of a service to end.
+        heeds_signals: Whether SIGTERM and SIGINT end it.
     """
 
     def __init__(
@@ -84,8 +85,10 @@ class Server(uvicorn.Server):
         on_listening: Callable[[str, int], None],
         on_signal: Callable[[], None],
         is_supervised: bool,
+        heeds_signals: bool,
     ) -> None:
         super().__init__(config)
+        self._heeds_signals = heeds_signals
         self._app = app
         self._on_listening = on_listening
         self._on_signal = on_signal
@@ -151,7 +154,7 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         # uvicorn raises the signal again when it is done, which would make the exit code -15.
-        if threading.current_thread() is not threading.main_thread():
+        if not self._heeds_signals or threading.current_thread() is not threading.main_thread():
             yield
             return
         before = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
@@ -179,9 +182,14 @@ def make_server(
     on_listening: Callable[[str, int], None],
     on_signal: Callable[[], None] = lambda: None,
     is_supervised: bool = False,
+    is_main: bool = True,
 ) -> Server:
     """A server for an application. The parser and the loop are pinned: with the pure Python
     ones a request costs several times as much.
+
+    Args:
+        is_main: False for one beside the server of the process: it heeds no signals, and its
+            application has no lifespan.
     """
     config = uvicorn.Config(
         app.serve,
@@ -193,7 +201,7 @@ def make_server(
             request_timeout_s=settings.request_timeout_s,
         ),
         ws="none",
-        lifespan="on",
+        lifespan="on" if is_main else "off",
         interface="asgi3",
         log_config=None,
         access_log=False,
@@ -209,11 +217,12 @@ def make_server(
         on_listening=on_listening,
         on_signal=on_signal,
         is_supervised=is_supervised,
+        heeds_signals=is_main,
     )
 
 
 def bind(settings: ServerSettings) -> socket.socket:
-    """The listening socket, bound here so that every worker can share it.
+    """A listening socket, bound here so that every worker can share it.
 
     Raises:
         OSError: The address is taken or not of this machine.

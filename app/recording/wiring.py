@@ -29,18 +29,20 @@ def folder_of(settings: Settings) -> Folder | None:
     )
 
 
-def recording_of(settings: Settings, catalog: Callable[[], Catalog]) -> RecordingObserver | None:
-    """What keeps the calls of a server; None: nothing does."""
+def recording_of(
+    settings: Settings, catalog: Callable[[], Catalog]
+) -> tuple[RecordingObserver, ...]:
+    """What keeps the calls of a server; nothing where there is no directory."""
     folder, recording = folder_of(settings), settings.recording
     if folder is None:
-        return None
+        return ()
     gatherer = Gatherer(
         recording.redact,
         locales=settings.logging.locales,
         max_bytes=recording.max_recording_bytes - OVERHEAD_BYTES,
         release=server_version(),
     )
-    return RecordingObserver(Recorder(folder, _vault(settings), gatherer), catalog)
+    return (RecordingObserver(Recorder(folder, _vault(settings), gatherer), catalog),)
 
 
 def library_of(settings: Settings) -> Library:
