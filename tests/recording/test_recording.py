@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.principal import Principal, read_only
@@ -27,6 +27,7 @@ _JSON = st.recursive(
 _OBJECTS = st.dictionaries(_KEYS, _JSON, max_size=4)
 
 
+@settings(deadline=None)
 @given(_OBJECTS, st.dictionaries(_KEYS, _OBJECTS, max_size=3), _OBJECTS)
 def test_a_recording_is_read_as_it_was_written(
     arguments: dict[str, Any], answers: dict[str, Any], structured: dict[str, Any]
@@ -126,6 +127,7 @@ def test_no_secret_and_no_personal_data_is_kept(place: str) -> None:
         assert decode(data).redaction.masked == (place,), planted
 
 
+@settings(deadline=None)
 @given(st.sampled_from(_ALL), st.sampled_from(_PLACES), st.text(" .,;-", max_size=6))
 def test_nor_wherever_else_it_is_written(planted: tuple[str, str], place: str, around: str) -> None:
     text, gone = planted
@@ -202,6 +204,7 @@ def test_what_is_too_large_is_left_out_and_said(
     assert (recording.result_digest is None) is ("result" not in omitted)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 40_000), st.integers(0, 40_000), st.integers(0, 40_000))
 def test_no_recording_is_larger_than_allowed(arguments: int, answers: int, result: int) -> None:
     call = finished(

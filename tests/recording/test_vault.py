@@ -1,7 +1,7 @@
 """Recordings at rest: only the keys of the server open them, and only as they were written."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.protocol.sealed import KeyRing
@@ -14,6 +14,7 @@ TEXT = b'{"password": "correct horse"}'
 SEALED = Vault(KeyRing([OLD])).seal(TEXT)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=2000))
 def test_what_was_sealed_is_opened(data: bytes) -> None:
     vault = Vault(KeyRing([NEW]))
@@ -39,6 +40,7 @@ def test_a_key_that_was_replaced_still_opens() -> None:
         Vault(KeyRing([OLD])).open(rotated.seal(TEXT))
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(SEALED) - 1), st.integers(1, 255))
 def test_no_byte_of_it_can_be_changed(place: int, change: int) -> None:
     altered = bytearray(SEALED)
@@ -48,6 +50,7 @@ def test_no_byte_of_it_can_be_changed(place: int, change: int) -> None:
         Vault(KeyRing([OLD])).open(bytes(altered))
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(SEALED) - 1))
 def test_nothing_can_be_cut_off(length: int) -> None:
     with pytest.raises(Unusable):
