@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,20 +23,19 @@ from app.execution.course import Courses
 from app.execution.endings import Endings
 from app.execution.executor import Executor
 from app.execution.idempotency import Claims
-from app.execution.manner import Manner
+from app.execution.manner import manner_of
 from app.execution.pages import no_pages_url, pages_url
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.execution.watchdog import Watchdog
 from app.fleet.fingerprints import key_fingerprints
 from app.fleet.fleet import Fleet
-from app.guards.redaction import Redactor
 from app.http.endpoint import Endpoint
 from app.http.landing import Landing
 from app.http.legacy import LegacyEndpoint
 from app.http.legacy_calls import LegacyCalls
 from app.membership import Drainable, Membership, new_replica_id
-from app.methods.discover import Discover
+from app.methods.discover import Discover, server_info
 from app.methods.observing import CALL, Observer, Observers
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen, Stream
@@ -47,6 +46,7 @@ from app.protocol.errors import Unauthorized, Unavailable
 from app.protocol.headers import HeaderMap
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
+from app.recording.wiring import recording_of
 from app.registry.catalog import Catalog
 from app.registry.live import Registry
 from app.registry.tool import Tool
@@ -61,19 +61,12 @@ from app.version import server_version
 
 WATCH_STOP_S: Final = 2.0
 COURSES_STOP_S: Final = 2.0
+RECORDING_STOP_S: Final = 1.0
 LOOK_S: Final = 5.0
 """Credentials of listeners are looked at anew this often, as their requests would be."""
 LOOK_AT_ONCE: Final = 50
 """Listeners whose credentials are looked at without a pause for others."""
 log = structlog.get_logger()
-
-
-def server_info(settings: Settings) -> dict[str, Any]:
-    """``Implementation`` object of a server with these settings."""
-    info: dict[str, Any] = {"name": settings.server.name, "version": server_version()}
-    if settings.server.title:
-        info["title"] = settings.server.title
-    return info
 
 
 def server_messages(settings: Settings) -> ServerMessages:
@@ -85,13 +78,6 @@ def key_ring(settings: Settings) -> KeyRing:
     """The configured keys, or one that lives as long as the process."""
     keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
     return KeyRing(keys or [secrets.token_bytes(32)])
-
-
-def _manner(settings: Settings) -> Manner:
-    """What tools say to their client is masked as the log is."""
-    kinds, locales = settings.logging.redact, settings.logging.locales
-    redactor = Redactor(kinds, locales=locales) if kinds else None
-    return Manner(cleans=settings.execution.clean_text, redactor=redactor)
 
 
 class Service:
@@ -106,14 +92,17 @@ class Service:
         state: Shared with the other servers of a fleet; None: of this process alone.
         observers: Told how each call ended.
         audit: The record of calls; default: as the settings say.
+        replays_at: Gives the POSIX time at which rules decide about calls that are run again.
+            Then nothing is counted or recorded, and answers to questions need no state.
         replica: Id of this server, which its workers share; None: a new one.
         door: What administrators can drain, if anything.
 
     Attributes:
+        observers: For the doors; None: nobody observes.
+        call_tool: Without observers, for calls that are run again.
         fleet: This process among the others, and what administrators decided.
         administrators: The keys that they have.
         is_lasting: Whether what they decide survives this process.
-        observers: For the doors; None: nobody observes.
         audit: The record of calls; None: there is none.
     """
 
@@ -131,6 +120,7 @@ class Service:
         door: Drainable | None = None,
         observers: Sequence[Observer] = (),
         audit: Audit | None = None,
+        replays_at: Callable[[], float] | None = None,
     ) -> None:
         self.settings = settings
         self._config = config
@@ -164,6 +154,7 @@ class Service:
             isolation=processes,
             enforce=enforce,
             log_problems=log_problems,
+            counts=replays_at is None,
         )
         desk = Desk(
             keys,
@@ -172,6 +163,7 @@ class Service:
             pages_url=(lambda principal: pages_url(self.settings, principal))
             if pages
             else no_pages_url,
+            needs_state=replays_at is None,
         )
         self._landing = Landing(
             settings,
@@ -186,7 +178,7 @@ class Service:
             begin=self.registry.begin_call,
             end=self._call_ended,
             processes=processes,
-            manner=_manner(settings),
+            manner=manner_of(settings),
         )
         self._courses = Courses(
             self.executor,
@@ -206,23 +198,25 @@ class Service:
             or settings.admin.port is not None
             or state.is_shared
         )
-        if audit is None and enforce and settings.audit.directory is not None:
-            # What somebody does at the machine's own keyboard is no call that was served.
+        # What somebody does at the machine's own keyboard is no call that was served.
+        is_served = enforce and replays_at is None
+        if audit is None and is_served and settings.audit.directory is not None:
             replica = replica or new_replica_id()
             audit = Audit(settings, replica=replica)
         self.audit = audit
-        observing: list[Observer] = [*observers]
+        self._recording = recording_of(settings, self._catalog) if is_served else ()
+        observing: list[Observer] = [*observers, *self._recording]
         if self.audit is not None:
             observing.append(self.audit)
         self.observers = Observers(observing, self._catalog) if observing else None
-        call_tool = CallTool(
+        self.call_tool = CallTool(
             self._catalog,
             self.executor,
             encoder,
             self._courses,
             limiter=limiter,
             desk=desk,
-            clock=time.time,
+            clock=replays_at or time.time,
             challenge=lambda: self.endpoint.authenticator.challenge,
             intents=self.audit,
         )
@@ -236,7 +230,7 @@ class Service:
                     tools_change=tools_change,
                 ),
                 "tools/list": ListTools(self._catalog, limiter, clock=time.time),
-                CALL: self.observers.around(call_tool) if self.observers else call_tool,
+                CALL: self.observers.around(self.call_tool) if self.observers else self.call_tool,
                 "subscriptions/listen": Listen(tools_change=tools_change),
             }
         )
@@ -285,6 +279,8 @@ class Service:
         if self.audit is not None:
             self.audit.start()
         await asyncio.gather(self.state.start(), self.endpoint.authenticator.start())
+        for recording in self._recording:
+            recording.start()
         await self.fleet.begin()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
@@ -315,6 +311,8 @@ class Service:
         await self._replays.close()
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
+        for recording in self._recording:
+            await recording.stop(RECORDING_STOP_S)
         await self.registry.stop()
         await self.state.close()
         if self.audit is not None:

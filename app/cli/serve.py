@@ -29,6 +29,7 @@ from app.cli.options import (
     load_or_exit,
     serving_flags,
 )
+from app.cli.recordings import prepare_directory
 from app.cli.running import CLOSING_S, LastResort, run_to_the_end, start_log
 from app.cli.supervisor import Supervisor
 from app.http.serving import SIGNALS, bind, make_server
@@ -70,6 +71,7 @@ def serve(
     if not os.access(folder, os.R_OK | os.X_OK):
         fail(f"the tools folder {folder} may not be read", Exit.TOOLS)
     check_audit_or_exit(settings)
+    prepare_directory(settings)
     try:
         listener = bind(settings.server)
     except OSError as error:

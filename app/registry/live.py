@@ -37,6 +37,7 @@ class Registry:
         isolation: Prepares worker processes for the tools that want them.
         enforce: False serves everybody everything, whatever the rules and the tools demand.
         log_problems: False where somebody looks at ``problems``.
+        counts: False lets everybody call as often as they like.
 
     Attributes:
         tools: All that could be served, by name; the catalog has those that are.
@@ -53,6 +54,7 @@ class Registry:
         isolation: Isolation | None = None,
         enforce: bool = True,
         log_problems: bool = True,
+        counts: bool = True,
     ) -> None:
         self._settings = settings
         self._messages = messages
@@ -61,6 +63,7 @@ class Registry:
         self._isolation = isolation
         self._enforce = enforce
         self._log_problems = log_problems
+        self._counts = counts
         self._files: Mapping[str, LoadedFile] = {}
         self._lifespans: dict[LoadedFile, Lifespan] = {}
         self._retiring: dict[asyncio.Task[None], LoadedFile] = {}
@@ -208,6 +211,7 @@ class Registry:
             policy=Policy(settings.auth, settings.policies) if self._enforce else None,
             messages=self._messages,
             keys=self._keys,
+            counts=self._counts,
             switches=switches,
         )
 

@@ -30,6 +30,7 @@ from app.registry.options import (
     own_demands,
     process_limits,
     rate_limit,
+    record,
     retries,
     wire_annotations,
     wire_icon,
@@ -55,6 +56,7 @@ from app.settings import (
     ENVIRONMENT_TOOL,
     MAX_DEADLINE_S,
     RateLimit,
+    Record,
     Settings,
     ToolOverride,
 )
@@ -95,6 +97,7 @@ class Tool:
         retries: How often a call that failed for a passing reason is run again.
         audit: Whether its calls are put on record: ``on``, ``off``, or ``required``, without which
             it does not run.
+        record: Which calls are kept so that they can be run again: ``errors``, ``all``, ``none``.
         version: Equal for equal code, definition and settings, on every replica.
     """
 
@@ -121,6 +124,7 @@ class Tool:
     caching: Caching | None
     retries: int
     audit: str
+    record: Record
     version: bytes
     _accepts: jsonschema_rs.Draft202012Validator
     _explainer: "_LazyExplainer"
@@ -281,6 +285,7 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         caching=caching(spec, override),
         retries=retries(spec),
         audit=audit(spec, override, settings),
+        record=record(spec, override, settings),
         version=_version(name, source, definition, override),
         _accepts=compile_validator(arguments.schema, what="inputSchema"),
         _explainer=_LazyExplainer(arguments.schema),
