@@ -1,6 +1,7 @@
 """What `/readyz` and `/healthz` say, and the drain of an administrator."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -49,8 +50,10 @@ async def serving(**sections: Any) -> AsyncIterator[tuple[App, McpClient]]:
 
 
 async def ready(client: McpClient) -> tuple[int, Mapping[str, Any]]:
+    """What `/readyz` says, but for the detail beside whether and why not."""
     response = await asyncio.to_thread(client.get, "/readyz")
-    return response.status, response.json()
+    said = response.json()
+    return response.status, {key: said[key] for key in ("ready", "reasons")}
 
 
 async def test_a_drained_server_serves_on_and_can_be_taken_back() -> None:
@@ -137,7 +140,17 @@ async def test_more_can_be_told_but_not_something_else() -> None:
     async with serving() as (app, client):
         assert app.service is not None
         app.service.readiness_detail = lambda: {"fingerprint": "f", "ready": "perhaps"}
-        assert await ready(client) == (200, {"ready": True, "reasons": [], "fingerprint": "f"})
+        said = (await asyncio.to_thread(client.get, "/readyz")).json()
+        assert said == {"ready": True, "reasons": [], "fingerprint": "f"}
+
+
+async def test_fingerprints_and_whether_the_fleet_agrees_are_told_and_no_name_of_a_machine() -> None:
+    async with serving() as (app, client):
+        said = (await asyncio.to_thread(client.get, "/readyz")).json()
+        assert said["agree"] and said["disagreements"] == [] and said["members"] == 1
+        assert re.fullmatch("[0-9a-f]{16}", said["configuration"])
+        assert re.fullmatch("[0-9a-f]{16}", said["catalog"])
+        assert app.replica not in str(said)
 
 
 async def test_health_prints_the_reasons() -> None:
