@@ -35,6 +35,7 @@ def create_app(
     """The ASGI application for these settings; most arguments are those of ``Service``.
 
     Args:
+        replica: Id of this server, which its workers share; None: a new one.
         admin: The socket of the administrative listener, which workers share; None: it is bound
             here, if there is to be one.
     """
@@ -63,8 +64,8 @@ class App(Application):
         self._settings = settings
         self._config = config
         self._flags = flags
-        self._admin = admin
         self.replica = replica or new_replica_id()
+        self._admin = admin
         self.service: Service | None = None
         self.on_drain: Callable[[bool], None] = lambda _: None
         self._drained_since: float | None = None
@@ -89,7 +90,7 @@ class App(Application):
             reasons.append("The server is drained.")
         if service.state.is_required and service.state.problem:
             reasons.append("The shared state cannot be used; the log says why.")
-        return Readiness(not reasons, tuple(reasons), service.readiness_detail())
+        return Readiness(not reasons, tuple(reasons), service.fleet.detail())
 
     @property
     def is_draining(self) -> bool:
@@ -159,6 +160,8 @@ class App(Application):
         await service.start()
         service.registry.settle()
         self.service = service
+        if self.is_draining:  # it was drained before it began, as a worker that replaces another
+            service.hub.drain(0.0)
         listener = self._admin or bind_admin(self._settings.admin)
         try:
             async with administration(self._console(service), self._settings.admin, listener):
@@ -174,10 +177,6 @@ class App(Application):
             service.registry,
             authenticator=lambda: service.endpoint.authenticator,
             administrators=lambda: service.administrators,
-            readiness=self._readiness_for_administrators,
+            readiness=lambda: self.readiness().own,
             is_lasting=service.is_lasting,
         )
-
-    def _readiness_for_administrators(self) -> dict[str, Any]:
-        readiness = self.readiness()
-        return {"ready": readiness.ready, "reasons": list(readiness.reasons)}

@@ -4,12 +4,13 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
+from app.audit.audit import Audit
 from app.auth.administrators import administrators
 from app.auth.authenticator import Authenticator
 from app.auth.login import Login
@@ -36,6 +37,7 @@ from app.http.legacy import LegacyEndpoint
 from app.http.legacy_calls import LegacyCalls
 from app.membership import Drainable, Membership, new_replica_id
 from app.methods.discover import Discover
+from app.methods.observing import CALL, Observer, Observers
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen, Stream
 from app.methods.tools import CallTool, ListTools
@@ -102,6 +104,8 @@ class Service:
         pages: Whether users reach pages of this process.
         log_problems: Whether problems with tools go to the log.
         state: Shared with the other servers of a fleet; None: of this process alone.
+        observers: Told how each call ended.
+        audit: The record of calls; default: as the settings say.
         replica: Id of this server, which its workers share; None: a new one.
         door: What administrators can drain, if anything.
 
@@ -109,8 +113,8 @@ class Service:
         fleet: This process among the others, and what administrators decided.
         administrators: The keys that they have.
         is_lasting: Whether what they decide survives this process.
-        readiness_detail: What ``/readyz`` says beside whether and why not: plain JSON data, nothing
-            that is secret.
+        observers: For the doors; None: nobody observes.
+        audit: The record of calls; None: there is none.
     """
 
     def __init__(
@@ -125,6 +129,8 @@ class Service:
         state: State | None = None,
         replica: str | None = None,
         door: Drainable | None = None,
+        observers: Sequence[Observer] = (),
+        audit: Audit | None = None,
     ) -> None:
         self.settings = settings
         self._config = config
@@ -200,6 +206,26 @@ class Service:
             or settings.admin.port is not None
             or state.is_shared
         )
+        if audit is None and enforce and settings.audit.directory is not None:
+            # What somebody does at the machine's own keyboard is no call that was served.
+            replica = replica or new_replica_id()
+            audit = Audit(settings, replica=replica)
+        self.audit = audit
+        observing: list[Observer] = [*observers]
+        if self.audit is not None:
+            observing.append(self.audit)
+        self.observers = Observers(observing, self._catalog) if observing else None
+        call_tool = CallTool(
+            self._catalog,
+            self.executor,
+            encoder,
+            self._courses,
+            limiter=limiter,
+            desk=desk,
+            clock=time.time,
+            challenge=lambda: self.endpoint.authenticator.challenge,
+            intents=self.audit,
+        )
         self.router = Router(
             {
                 "server/discover": Discover(
@@ -210,16 +236,7 @@ class Service:
                     tools_change=tools_change,
                 ),
                 "tools/list": ListTools(self._catalog, limiter, clock=time.time),
-                "tools/call": CallTool(
-                    self._catalog,
-                    self.executor,
-                    encoder,
-                    self._courses,
-                    limiter=limiter,
-                    desk=desk,
-                    clock=time.time,
-                    challenge=lambda: self.endpoint.authenticator.challenge,
-                ),
+                CALL: self.observers.around(call_tool) if self.observers else call_tool,
                 "subscriptions/listen": Listen(tools_change=tools_change),
             }
         )
@@ -243,14 +260,15 @@ class Service:
                 ),
                 self._replays,
                 self.hub,
+                observers=self.observers,
             )
             if settings.legacy.enabled
             else None,
+            observers=self.observers,
         )
         self.administrators = administrators(settings.admin)
         self.is_lasting = state.is_shared
         self._membership, self.fleet = self._among_others(replica, keys, state, door)
-        self.readiness_detail: Callable[[], Mapping[str, Any]] = self.fleet.detail
         self._changing = asyncio.Lock()
         self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
@@ -262,7 +280,10 @@ class Service:
 
         Raises:
             FileNotFoundError: There is no tools folder.
+            AuditUnusable: Nothing can be put on record.
         """
+        if self.audit is not None:
+            self.audit.start()
         await asyncio.gather(self.state.start(), self.endpoint.authenticator.start())
         await self.fleet.begin()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
@@ -296,6 +317,8 @@ class Service:
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
         await self.state.close()
+        if self.audit is not None:
+            await self.audit.stop()
 
     def _among_others(
         self, replica: str | None, keys: KeyRing, state: State, door: Drainable | None

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from app.auth.api_keys import ISSUER as API_KEY
@@ -210,6 +211,8 @@ class Authenticator:
         source, checked = await self._check(credential.text)
         # Nothing is waited for from here on: a revocation comes before it, or finds it remembered.
         caller = self._unless_revoked(checked.caller)
+        if caller.credential_id is None:
+            caller = replace(caller, token_digest=f"sha256:{digest.hex()}")
         if checked.until > self._clock():
             entry = Entry(
                 caller,

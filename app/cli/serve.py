@@ -23,6 +23,7 @@ from app.cli.options import (
     LogLevelOption,
     ReloadOption,
     ToolsOption,
+    check_audit_or_exit,
     config_file,
     fail,
     load_or_exit,
@@ -68,6 +69,7 @@ def serve(
         fail(f"the tools folder {folder} does not exist", Exit.TOOLS)
     if not os.access(folder, os.R_OK | os.X_OK):
         fail(f"the tools folder {folder} may not be read", Exit.TOOLS)
+    check_audit_or_exit(settings)
     try:
         listener = bind(settings.server)
     except OSError as error:
@@ -94,11 +96,10 @@ def run_worker(
     replica: str,
     says: Connection | None = None,
 ) -> None:
-    """One process that serves.
+    """One process that serves. All workers of a replica have its id and its sockets.
 
     Args:
-        admin: Where administrators are listened to, if anywhere; all workers do.
-        replica: Its id in a fleet, which all workers share.
+        replica: Its name in a fleet.
         says: Where it tells a supervisor that it serves; None: there is no supervisor.
     """
     for number in SIGNALS:  # before the server has its own handlers, and after it has ended
@@ -162,11 +163,6 @@ def _supervise(
     start_log(settings)
     context = multiprocessing.get_context("spawn")
 
-    def close() -> None:
-        listener.close()
-        if admin is not None:
-            admin.close()
-
     def start() -> tuple[SpawnProcess, Connection]:
         hears, says = context.Pipe(duplex=False)
         with says:
@@ -178,6 +174,11 @@ def _supervise(
         return process, hears
 
     # Theirs go on accepting; with this one open, connections would wait for nobody at the end.
+    def close() -> None:
+        listener.close()
+        if admin is not None:
+            admin.close()
+
     end_s = _end_s(settings) + KILL_SLACK_S
     code = Supervisor(count, start, end_s=end_s, on_end=close).run()
     log.info("stopped", exit_code=int(code))

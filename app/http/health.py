@@ -29,10 +29,14 @@ class Readiness:
     reasons: tuple[str, ...] = ()
     detail: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def own(self) -> dict[str, Any]:
+        """Without the detail, as plain JSON data."""
+        return {"ready": self.ready, "reasons": list(self.reasons)}
+
     def encoded(self) -> bytes:
         """A JSON object on a line of its own, for whoever asks by hand."""
-        own = {"ready": self.ready, "reasons": list(self.reasons)}
-        return dumps(own | dict(self.detail) | own) + b"\n"
+        return dumps(self.own | dict(self.detail) | self.own) + b"\n"
 
 
 async def healthz(_: Request) -> Response:

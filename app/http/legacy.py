@@ -18,6 +18,8 @@ from app.legacy.errors import told
 from app.legacy.notifications import TOOLS_LIST_CHANGED
 from app.legacy.revisions import ASSUMED, REVISIONS, Revision
 from app.methods.answers import Sender
+from app.methods.observing import Observers
+from app.methods.record import RequestRecord
 from app.methods.subscriptions import Hub, Stream
 from app.protocol.errors import (
     InternalError,
@@ -53,11 +55,19 @@ class LegacyEndpoint:
 
     Args:
         hub: Knows when somebody finds another list.
+        observers: Told of calls that are refused here; None: nobody is.
     """
 
     def __init__(
-        self, methods: LegacyMethods, calls: LegacyCalls, replays: Replays, hub: Hub
+        self,
+        methods: LegacyMethods,
+        calls: LegacyCalls,
+        replays: Replays,
+        hub: Hub,
+        *,
+        observers: Observers | None = None,
     ) -> None:
+        self._observers = observers
         self._methods = methods
         self._calls = calls
         self._replays = replays
@@ -173,6 +183,8 @@ class LegacyEndpoint:
     async def refuse(self, error: ProtocolError, id: RequestId | None, exchange: Exchange) -> None:
         """Tell an error in the form of these revisions."""
         exchange.record.refused(error)
+        if self._observers is not None:
+            await self._observers.refused(error, exchange.record)
         legacy = told(error)
         exchange.response.add_headers(legacy.headers)
         # In band where it answers a request; GET, DELETE and notifications have the status alone.
@@ -215,6 +227,11 @@ class LegacyEndpoint:
                 return result_response(id, answer.result)
             return await self._end_of_batch(answer, id)
         except ProtocolError as error:
+            if self._observers is not None:
+                record = RequestRecord()
+                record.of_legacy(message)
+                record.principal, record.address = sender.principal, sender.address
+                await self._observers.refused(error, record)
             return told(error).response(id)
         except Exception:
             # Our bug; the others of the batch go on.
@@ -224,7 +241,7 @@ class LegacyEndpoint:
     async def _end_of_batch(self, running: Running, id: RequestId) -> bytes | None:
         execution = running.execution
         try:
-            while not execution.is_over:
+            while not execution.is_settled:
                 execution.take_notifications()
                 await execution.wait()
         except asyncio.CancelledError:

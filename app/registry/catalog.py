@@ -113,6 +113,14 @@ class Catalog:
         """POSIX time from which somebody may find another list."""
         return self._until
 
+    def rule_of(self, name: str) -> str | None:
+        """The label of the rule that decides about a tool; None: there is no such tool.
+
+        For records alone: whoever may not see a tool must not learn that there is one.
+        """
+        demand = self._demands.get(name)
+        return None if demand is None else demand.label
+
     def lacks_scopes(self, grants: Grants, scopes: Iterable[str]) -> bool:
         """Whether more scopes are what a caller needs."""
         return not self._policy.has_scopes(grants, scopes)

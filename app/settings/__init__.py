@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from app.settings.admin import AdminSettings
+from app.settings.audit import AuditSettings
 from app.settings.auth import (
     ApiKeySettings,
     AuthSettings,
@@ -42,6 +43,7 @@ __all__ = [
     "SCOPE_TOKEN",
     "AdminSettings",
     "ApiKeySettings",
+    "AuditSettings",
     "AuthSettings",
     "BrowserSettings",
     "Conditions",
@@ -80,6 +82,7 @@ class Settings(Section):
     state: StateSettings = StateSettings()
     secrets: SecretsSettings = SecretsSettings()
     logging: LoggingSettings = LoggingSettings()
+    audit: AuditSettings = AuditSettings()
     overrides: Mapping[str, ToolOverride] = Field(default_factory=dict)
 
     @property
