@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,10 +29,12 @@ from app.http.endpoint import Endpoint
 from app.http.landing import Landing
 from app.http.legacy import LegacyEndpoint
 from app.http.legacy_calls import LegacyCalls
+from app.measuring import Parts, measure
 from app.methods.discover import Discover
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen, Stream
 from app.methods.tools import CallTool, ListTools
+from app.observability.metrics import RELOADS
 from app.policy.limits import Limiter
 from app.principal import Principal
 from app.protocol.errors import Unauthorized, Unavailable
@@ -223,6 +226,16 @@ class Service:
             if settings.legacy.enabled
             else None,
         )
+        self._parts = Parts(
+            settings,
+            endings,
+            self.executor,
+            processes,
+            self._courses.cache,
+            self.hub,
+            self.registry,
+        )
+        self._unmeasure: Callable[[], None] = lambda: None
         self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -234,6 +247,7 @@ class Service:
         Raises:
             FileNotFoundError: There is no tools folder.
         """
+        self._unmeasure = measure(self._parts)
         await self.endpoint.authenticator.start()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
@@ -243,6 +257,7 @@ class Service:
 
     async def stop(self) -> None:
         """End what runs, in the order in which it depends on each other."""
+        self._unmeasure()
         self.hub.shut_down()
         if self._watchdog is not None:
             self._watchdog.stop()
@@ -334,8 +349,10 @@ class Service:
             try:
                 await self.registry.reload()
             except (FileNotFoundError, TimeoutError) as error:
+                RELOADS.inc("tools", "failed")
                 log.error("reload_failed", problem=str(error))  # noqa: TRY400  # it may come back
             except Exception:  # the last good snapshot goes on
+                RELOADS.inc("tools", "failed")
                 log.exception("reload_failed")
 
     def _watched(self) -> frozenset[Path]:
@@ -345,10 +362,10 @@ class Service:
 
     async def _change_settings(self, *, announce: bool) -> None:
         new = read_again(self._config, self._flags)
-        if new is None:
-            return
-        self._named = files_of(new)
-        if not is_usable(new):
+        if new is not None:
+            self._named = files_of(new)
+        if new is None or not is_usable(new):
+            RELOADS.inc("settings", "failed")
             return
         settings = as_far_as_possible(self.settings, new)
         before = self.endpoint.authenticator
@@ -371,6 +388,7 @@ class Service:
             if await self.registry.apply(settings, swap):
                 self._must_load.set()
         except Exception:  # the last good snapshot goes on, with its keys
+            RELOADS.inc("settings", "failed")
             log.exception("reload_failed")
         if self.endpoint.authenticator is after:
             await before.stop()

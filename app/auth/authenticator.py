@@ -12,7 +12,7 @@ from app.auth.challenge import Challenge
 from app.auth.client_secret import secret_of
 from app.auth.credentials import Credential, digest_of, find_credential, other_scheme
 from app.auth.login import Login
-from app.auth.problems import IssuerBusy, IssuerUnavailable, Malformed, Refused
+from app.auth.problems import IssuerBusy, IssuerUnavailable, Malformed, Refused, Revoked
 from app.auth.remembered import Entry, Remembered
 from app.auth.revocation import Revocations
 from app.auth.source import Checked, Source, static_keys
@@ -281,12 +281,12 @@ class Authenticator:
 
     async def _refuse_revoked(self, caller: Principal) -> None:
         if caller.credential_id in self._revoked or await self.is_revoked(caller):
-            raise Refused("The credential was revoked.")
+            raise Revoked("The credential was revoked.")
 
     def _refusal(self, refused: Refused) -> ProtocolError:
         if isinstance(refused, Malformed):
             return self.challenge.malformed(str(refused))
-        return self.challenge.unauthorized(str(refused), error="invalid_token")
+        return self.challenge.unauthorized(str(refused), error="invalid_token", found=refused.found)
 
 
 def _has_ended(principal: Principal, now: float) -> bool:

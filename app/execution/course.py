@@ -315,7 +315,7 @@ class Course:
         while True:
             found = cache.get(key)
             if found is not None:
-                self._kept = HIT
+                self._kept, execution.cache = HIT, "hit"
                 return Ending(found, Outcome.OK, is_draft)
             other = cache.flights.get(key)
             if other is None:
@@ -323,8 +323,9 @@ class Course:
             await asyncio.wait({other})
             shared = other.result()
             if shared is not None:
-                self._kept = HIT
+                self._kept, execution.cache = HIT, "hit"
                 return shared
+        execution.cache = "miss"
         flight = Flight(cache, key)
         execution.on_pause = flight.land  # nobody waits for somebody else's user
         ending = None

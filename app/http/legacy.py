@@ -18,7 +18,9 @@ from app.legacy.errors import told
 from app.legacy.notifications import TOOLS_LIST_CHANGED
 from app.legacy.revisions import ASSUMED, REVISIONS, Revision
 from app.methods.answers import Sender
+from app.methods.record import RequestRecord
 from app.methods.subscriptions import Hub, Stream
+from app.observability.logs import EventLog
 from app.protocol.errors import (
     InternalError,
     InvalidRequest,
@@ -62,6 +64,7 @@ class LegacyEndpoint:
         self._calls = calls
         self._replays = replays
         self._hub = hub
+        self._requests = EventLog("request")
 
     @staticmethod
     def is_of_session(headers: HeaderMap) -> bool:
@@ -104,7 +107,7 @@ class LegacyEndpoint:
         session = await self._session(exchange)
         if message.method == "initialize":
             opened = self._methods.open(message, exchange.principal)
-            exchange.record.of_client(opened.client)
+            exchange.record.of_client(opened.client, opened.revision.version)
             exchange.response.add_headers([(SESSION_HEADER, opened.token.encode())])
             await self._send(result_response(_id(message), opened.result), exchange)
             return
@@ -118,7 +121,7 @@ class LegacyEndpoint:
         if isinstance(answer, Running):
             await self._calls.carry(answer, _id(message), session, exchange)
             return
-        exchange.record.outcome = answer.outcome
+        exchange.record.answered(answer.outcome, answer.result)
         if answer.headers:
             mirror(answer.headers, exchange)
         await self._send(result_response(_id(message), answer.result), exchange)
@@ -189,8 +192,7 @@ class LegacyEndpoint:
         for message in batch.notifications:
             if message.method == "notifications/cancelled" and session is not None:
                 await self._methods.cancel(session, message.params)
-        sender = _sender(exchange)
-        coming = (self._of_batch(each, revision, session, sender) for each in batch.requests)
+        coming = (self._of_batch(each, revision, session, exchange) for each in batch.requests)
         answers = [answer for answer in await asyncio.gather(*coming) if answer is not None]
         if not answers:
             await exchange.response.empty(202)
@@ -202,26 +204,35 @@ class LegacyEndpoint:
             await exchange.response.end()
 
     async def _of_batch(
-        self, message: Message, revision: Revision, session: Session | None, sender: Sender
+        self, message: Message, revision: Revision, session: Session | None, exchange: Exchange
     ) -> bytes | None:
         """The response to one request of a batch: whole, and without a stream to ask on.
 
         None: the client has cancelled it meanwhile.
         """
         id = _id(message)
+        record = exchange.record.part(message)
+        sender = Sender(exchange.principal, None, record.address, record)
         try:
             answer = await self._methods.answer(message, revision, session, sender, can_ask=False)
             if not isinstance(answer, Running):
+                record.answered(answer.outcome, answer.result)
                 return result_response(id, answer.result)
-            return await self._end_of_batch(answer, id)
+            return await self._end_of_batch(answer, id, record)
         except ProtocolError as error:
+            record.refused(error)
             return told(error).response(id)
         except Exception:
             # Our bug; the others of the batch go on.
+            record.outcome = "internal_error"
             log.exception("request_failed", method=message.method)
             return told(InternalError("Internal error.")).response(id)
+        finally:
+            record.write(self._requests)
 
-    async def _end_of_batch(self, running: Running, id: RequestId) -> bytes | None:
+    async def _end_of_batch(
+        self, running: Running, id: RequestId, record: RequestRecord
+    ) -> bytes | None:
         execution = running.execution
         try:
             while not execution.is_over:
@@ -232,6 +243,7 @@ class LegacyEndpoint:
             raise
         finally:
             self._methods.finished(running.session, id)
+            record.ended(execution)
         return None if execution.cancelled else result_response(id, running.result())
 
     async def _send(self, message: bytes, exchange: Exchange) -> None:
@@ -338,7 +350,7 @@ class LegacyEndpoint:
         if token is None:
             return None
         session = await self._methods.sessions.find(token.decode("latin-1"), exchange.principal)
-        exchange.record.of_client(session.client)
+        exchange.record.of_client(session.client, session.revision.version)
         return session
 
 
@@ -358,7 +370,7 @@ def _revision(session: Session | None, version: str | None) -> Revision:
 
 
 def _sender(exchange: Exchange) -> Sender:
-    return Sender(exchange.principal, None, exchange.record.address)
+    return Sender(exchange.principal, None, exchange.record.address, exchange.record)
 
 
 def _id(message: Message) -> RequestId:

@@ -42,6 +42,8 @@ def configure_logging(
             too, and out of what stands beside a telling name. It returns the very same object
             where there is nothing.
     """
+    global _redact  # noqa: PLW0603  # as all of logging is: one for the process
+    _redact = redact
     out = stream or sys.stderr
     pretty = form == "pretty" or (form == "auto" and out.isatty())
     if pretty:
@@ -79,6 +81,20 @@ def configure_logging(
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
+_redact: Callable[[Any], Any] | None = None
+WITHHELD: Final = "(withheld)"
+
+
+def redacted(data: Any) -> Any:
+    """Plain JSON data without what must not be in a log, as configured; at worst ``WITHHELD``."""
+    if _redact is None:
+        return data
+    try:
+        return _redact(data)
+    except Exception:  # noqa: BLE001  # rather nothing than what was not looked at
+        return WITHHELD
+
+
 _event_logs: Final["weakref.WeakSet[EventLog]"] = weakref.WeakSet()
 
 
@@ -94,7 +110,11 @@ class EventLog:
     A structlog logger costs three times what its line costs to encode, and a write costs as much
     again; so the JSON form of this event is encoded here, and all lines of ``FLUSH_S`` are handed
     to the output of structlog's logger at once. The lines are the same, but nothing is redacted:
-    its fields are the server's own, and what comes from clients among them is short.
+    its fields are the server's own, what comes from clients among them is short, and arguments
+    were redacted before.
+
+    Attributes:
+        is_enabled: Whether lines are written at all.
     """
 
     def __init__(self, event: str) -> None:
@@ -104,8 +124,9 @@ class EventLog:
         self._log = structlog.get_logger().bind()
         output = structlog.get_config()["logger_factory"]()
         is_json = isinstance(output, structlog.BytesLogger)
+        self.is_enabled = self._log.is_enabled_for(logging.INFO)
         _event_logs.add(self)
-        self._write = output.msg if is_json and self._log.is_enabled_for(logging.INFO) else None
+        self._write = output.msg if is_json and self.is_enabled else None
 
     def info(self, fields: dict[str, Any]) -> None:
         """Write an event with these fields; the mapping is the caller's to lose."""

@@ -23,10 +23,13 @@ class ProtocolError(Exception):
         data: JSON value for programs, or None.
         headers: HTTP response headers that belong to the refusal, names in lower case.
         setting: The configuration key that decided, for the operator's log.
+        credential: What was found of the caller's credential, in one word for the metrics; None:
+            it was not the credential.
     """
 
     code: ClassVar[int]
     http_status: ClassVar[int]
+    credential: str | None = None
 
     def __init__(
         self,

@@ -219,6 +219,10 @@ class ToolOverride(Section):
             description="Replaces how long results are kept, in seconds; 0: they are not.",
         ),
     ] = None
+    log_arguments: Annotated[
+        bool | None,
+        Field(description="Whether the log shows its arguments, masked and bounded."),
+    ] = None
     settings: Annotated[
         Mapping[str, Any], Field(description="What the tool reads as ctx.settings.")
     ] = Field(default_factory=dict)

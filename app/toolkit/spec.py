@@ -71,6 +71,7 @@ class ToolSpec(Generic[P, R]):
     cache_ttl_s: float | None = None
     cache_scope: Literal["user", "tenant", "shared"] = "user"
     retries: int = 0
+    log_arguments: bool = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -121,6 +122,7 @@ class ToolOptions(TypedDict, total=False):
         retries: How often a call that failed for a passing reason is run again, within its
             deadline: after ``ToolError(retryable=True)``, ``ConnectionError`` or
             ``TimeoutError``. For tools with the annotation ``idempotent`` or ``read_only``.
+        log_arguments: True shows the arguments of its calls in the log, masked and bounded.
     """
 
     name: str
@@ -149,6 +151,7 @@ class ToolOptions(TypedDict, total=False):
     cache_ttl_s: float | None
     cache_scope: Literal["user", "tenant", "shared"]
     retries: int
+    log_arguments: bool
 
 
 @overload
