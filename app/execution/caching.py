@@ -128,7 +128,7 @@ class Keeping:
         execution.course = self
         execution.run_ended = self.run_ended
         execution.on_pause = self._flight.land  # nobody waits for somebody else's user
-        execution.cache = "miss"
+        execution.cached = "miss"
 
     def leave(self) -> bool:
         self._let_go()

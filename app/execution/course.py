@@ -245,6 +245,7 @@ class Course:
         if not isinstance(claim, Claim):
             known = claim.result
             execution.headers, execution.error_id = claim.headers, claim.error_id
+            execution.cached = "repeated"
             return self.encoder.error(UNKNOWN) if known is None else known, claim.outcome
         try:
             result, outcome = await self._answer()
@@ -315,7 +316,7 @@ class Course:
         while True:
             found = cache.get(key)
             if found is not None:
-                self._kept, execution.cache = HIT, "hit"
+                self._kept, execution.cached = HIT, "hit"
                 return Ending(found, Outcome.OK, is_draft)
             other = cache.flights.get(key)
             if other is None:
@@ -323,9 +324,9 @@ class Course:
             await asyncio.wait({other})
             shared = other.result()
             if shared is not None:
-                self._kept, execution.cache = HIT, "hit"
+                self._kept, execution.cached = HIT, "hit"
                 return shared
-        execution.cache = "miss"
+        execution.cached = "miss"
         flight = Flight(cache, key)
         execution.on_pause = flight.land  # nobody waits for somebody else's user
         ending = None

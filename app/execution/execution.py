@@ -93,8 +93,9 @@ class Execution:
         asking: The tool's questions; None while it has not asked anything.
         begin_asking: Makes them, where they are not asked in results.
         error_id: What a generic error told the caller, for the log.
-        attempts: How often the tool's code was started.
-        cache: ``hit`` or ``miss``, where kept results were looked at.
+        attempt: The number of the last run of the tool's code; 0: it did not run.
+        cached: ``hit`` or ``miss`` where kept results were looked at, ``repeated`` for the
+            outcome of an earlier call with the same key; None: nothing was looked for.
         refusal: The call cannot be answered with a result; None: it can.
         is_draft: Whether what the tool returns goes through hooks.
         run_ended: Told how a run of the tool's code ended; None: then the call has ended.
@@ -125,9 +126,9 @@ class Execution:
         "_token",
         "_waiter",
         "asking",
-        "attempts",
+        "attempt",
         "begin_asking",
-        "cache",
+        "cached",
         "cancelled",
         "course",
         "deadline",
@@ -193,8 +194,8 @@ class Execution:
         self.result: bytes | None = None
         self.outcome: str = Outcome.OK
         self.error_id: str | None = None
-        self.attempts = 0
-        self.cache: str | None = None
+        self.attempt = 0
+        self.cached: str | None = None
         self.headers: Sequence[tuple[bytes, bytes]] = ()
         self.refusal: ProtocolError | None = None
         self.is_draft = False

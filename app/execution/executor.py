@@ -177,7 +177,7 @@ class Executor:
                 channel=execution,
             )
         execution.is_started = False
-        execution.attempts += 1
+        execution.attempt += 1
         self._begin(tool)
         endings = self._endings
         endings.began(execution)

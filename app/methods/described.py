@@ -3,9 +3,7 @@
 import re
 from typing import Any, Final
 
-import orjson
-
-from app.observability.logs import redacted
+from app.observability.logs import encoded, redacted
 from app.protocol.jsonrpc import loads_encoded
 
 MAX_ITEMS: Final = 20
@@ -62,7 +60,7 @@ def shown(arguments: dict[str, Any]) -> Any:
     """Arguments as a line of the log shows them: masked as configured, and bounded."""
     masked = redacted(_Bounds().of(arguments, MAX_DEPTH))
     short = _cut(masked)
-    return short if len(orjson.dumps(short, default=repr)) <= MAX_BYTES else CUT
+    return short if len(encoded(short)) <= MAX_BYTES else CUT
 
 
 class _Bounds:

@@ -41,6 +41,7 @@ METHODS: Final = {
 }
 """What MCP has, or had. The label of any other method is ``(unknown)``."""
 
+LOOKUPS: Final = ("hit", "miss")
 _STATUSES: Final = {status: str(status) for status in range(100, 600)}
 
 
@@ -50,20 +51,20 @@ class RequestRecord:
     Attributes:
         address: Of the client, where it is known.
         principal: Who calls, once that is known.
-        tool: The tool that is called, once it is known that the caller can see it.
+        tool: The name of a tool that the client wants to call, as it wrote it.
+        found: That tool, once it is known that the caller can see it.
         arguments: Those that the line shows; None: it shows none.
         trace_id: Of the trace that the request belongs to.
-        cache: ``hit`` or ``miss``, where kept results were looked at.
+        cached: As of ``Execution``.
         is_written: Whether somebody else has written the line of this request.
     """
 
     __slots__ = (
-        "_attempts",
+        "_attempt",
         "_client",
         "_code",
         "_credential",
         "_era",
-        "_name",
         "_reason",
         "_result",
         "_revision",
@@ -71,8 +72,9 @@ class RequestRecord:
         "_start",
         "address",
         "arguments",
-        "cache",
+        "cached",
         "error_id",
+        "found",
         "id",
         "is_written",
         "method",
@@ -86,8 +88,8 @@ class RequestRecord:
         self.address: str | None = None
         self.principal = ANONYMOUS
         self._start = time.perf_counter()
-        self._name: str | None = None
-        self.tool: Tool | None = None
+        self.tool: str | None = None
+        self.found: Tool | None = None
         self.arguments: dict[str, Any] | None = None
         self.trace_id: str | None = None
         self._client: str | None = None
@@ -98,8 +100,8 @@ class RequestRecord:
         self._credential: str | None = None
         self._reason: str | None = None
         self._result: bytes | None = None
-        self._attempts = 0
-        self.cache: str | None = None
+        self._attempt = 0
+        self.cached: str | None = None
         self.id: RequestId | None = None
         self.method: str | None = None
         self.outcome = "ok"
@@ -114,7 +116,7 @@ class RequestRecord:
         self.method = method
         if method == "tools/call":
             name = params.get("name")
-            self._name = name[:128] if isinstance(name, str) else None
+            self.tool = name[:128] if isinstance(name, str) else None
         self._era = MODERN
         self._revision = meta.protocol_version
         trace, client = meta.trace_parent, meta.client_info
@@ -132,7 +134,7 @@ class RequestRecord:
         if trace is not None:
             self.trace_id = trace[3:35]
         name = params.get("name") if message.method == "tools/call" else None
-        self._name = name[:128] if isinstance(name, str) else None
+        self.tool = name[:128] if isinstance(name, str) else None
 
     def of_client(self, client: Implementation, revision: str) -> None:
         """The client has said who it is when it opened its session."""
@@ -159,8 +161,8 @@ class RequestRecord:
 
     def ended(self, execution: Execution) -> None:
         """The call has ended, with a result or without one."""
-        self._attempts = execution.attempts
-        self.cache = execution.cache
+        self._attempt = execution.attempt
+        self.cached = execution.cached
         if execution.refusal is None:
             self.outcome, self.error_id = execution.outcome, execution.error_id
             self._result = execution.result
@@ -168,7 +170,7 @@ class RequestRecord:
     def answered(self, outcome: str, result: bytes) -> None:
         """It has its answer without a tool having run."""
         self.outcome = outcome
-        if self.tool is not None:
+        if self.found is not None:
             self._result = result
 
     def write(self, log: EventLog, status: int | None = None) -> None:
@@ -189,12 +191,12 @@ class RequestRecord:
         label = metrics.NONE if method is None else METHODS.get(method, metrics.UNKNOWN)
         metrics.REQUESTS.inc(label, self._era, _STATUSES.get(status or 0, metrics.NONE))
         if method == "tools/call":
-            tool = metrics.UNKNOWN if self.tool is None else metrics.tools.label(self.tool.name)
+            tool = metrics.UNKNOWN if self.found is None else metrics.tools.label(self.found.name)
             metrics.TOOL_CALLS.inc(tool, outcome)
             if outcome not in NEVER_RAN:
                 metrics.RESPONSE_TIME.observe(seconds, tool)
-            if self.cache is not None:
-                metrics.CACHE_LOOKUPS.inc(self.cache)
+            if self.cached in LOOKUPS:
+                metrics.CACHE_LOOKUPS.inc(self.cached)
         if self._credential is not None:
             metrics.AUTHENTICATIONS.inc(self._credential)
         elif self.principal.issuer is not None:
@@ -221,10 +223,10 @@ class RequestRecord:
                 fields["setting"] = self._setting
         if self.error_id is not None:
             fields["error_id"] = self.error_id
-        if self.tool is not None:
-            self._of_tool(fields, self.tool)
-        elif self._name is not None:
-            fields["tool"] = printable(self._name, 128)
+        if self.found is not None:
+            self._of_tool(fields, self.found)
+        elif self.tool is not None:
+            fields["tool"] = printable(self.tool, 128)
         if self.trace_id is not None:
             fields["trace_id"] = self.trace_id
         if self._revision is not None:
@@ -248,10 +250,10 @@ class RequestRecord:
         fields["tool_version"] = tool.short_version
         if self._result:
             fields["content_types"] = content_types(self._result)
-        if self._attempts:
-            fields["attempt"] = self._attempts
-        if self.cache is not None:
-            fields["cache"] = self.cache
+        if self._attempt:
+            fields["attempt"] = self._attempt
+        if self.cached is not None:
+            fields["cache"] = self.cached
         if self.arguments is not None:
             fields["arguments"] = shown(self.arguments)
 

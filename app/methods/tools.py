@@ -181,7 +181,7 @@ class CallTool:
             return None
         tool, demand, decision, *_ = offer
         if sender.record is not None:
-            sender.record.tool = tool
+            sender.record.found = tool
             if tool.log_arguments:
                 sender.record.arguments = arguments
         if not decision.callable:
@@ -275,7 +275,7 @@ class CallTool:
             known = cache.get(cached_as)
             if known is not None:
                 if sender.record is not None:
-                    sender.record.cache = "hit"
+                    sender.record.cached = "hit"
                 return Reply(with_meta(known, HIT), headers=headers)
             if cached_as in cache.flights:
                 return self._start_course(asked)  # which waits for the equal call that runs

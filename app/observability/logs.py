@@ -180,7 +180,7 @@ class _Redaction:
     ) -> MutableMapping[str, Any]:
         error_id = event.get("error_id")
         try:
-            looked: dict[str, Any] = self._redact(json.loads(_encoded(event)))
+            looked: dict[str, Any] = self._redact(json.loads(encoded(event)))
         except Exception as error:  # noqa: BLE001  # rather no line than one that was not looked at
             looked = {"event": "line_withheld", "error": type(error).__name__}
         # Made by us, and now and then of digits alone, as cards are.
@@ -193,10 +193,11 @@ def _json_line(_: Any, level: str, event: MutableMapping[str, Any]) -> bytes:
     """The last processor: level, instant, and one line of JSON."""
     event["level"] = level
     event["timestamp"] = _clock.now()
-    return _encoded(event)
+    return encoded(event)
 
 
-def _encoded(event: MutableMapping[str, Any]) -> bytes:
+def encoded(event: Any) -> bytes:
+    """As it stands in a line of the log."""
     try:
         return orjson.dumps(event, default=repr)
     except TypeError:  # a lone surrogate, or a number beyond 64 bits
