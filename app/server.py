@@ -12,6 +12,7 @@ from app.backing import State
 from app.http.routes import Application
 from app.service import Service
 from app.settings import Settings
+from app.sharing import state_of
 
 
 def create_app(
@@ -60,7 +61,8 @@ class App(Application):
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        service = Service(self._settings, config=self._config, flags=self._flags, state=self._state)
+        state = self._state or state_of(self._settings.state)
+        service = Service(self._settings, config=self._config, flags=self._flags, state=state)
         await service.start()
         service.registry.settle()
         self.service = service

@@ -115,7 +115,7 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        state = state or State()
+        self._state = state = state or State()
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -248,7 +248,7 @@ class Service:
             FileNotFoundError: There is no tools folder.
         """
         self._unmeasure = measure(self._parts)
-        await self.endpoint.authenticator.start()
+        await asyncio.gather(self._state.start(), self.endpoint.authenticator.start())
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
         self._watchdog = Watchdog(self.settings.tools.directory)
@@ -276,6 +276,7 @@ class Service:
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
+        await self._state.close()
 
     def _older_revisions(
         self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool
