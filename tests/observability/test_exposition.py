@@ -6,16 +6,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client.openmetrics.parser import (
-    text_string_to_metric_families as openmetrics_families,
-)
-from prometheus_client.parser import text_string_to_metric_families
 
 from app.observability import metrics
 from app.observability.exposition import Exposition, rendered
 from app.observability.sharing import Folder, Snapshot
 from app.settings import Settings
 from tests.support.cases import rows
+from tests.support.scraped import scraped
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3"
 HOSTILE = 'a"b\\c\n# TYPE x counter\nx 1\u2028\x00\ufeff{}'
@@ -31,32 +28,26 @@ ONE = Snapshot(
 
 def test_the_parser_of_prometheus_reads_what_was_counted() -> None:
     content_type, text = rendered(ONE)
-    families = {each.name: each for each in text_string_to_metric_families(text.decode())}
+    found = scraped(text.decode())
 
     assert content_type.startswith("text/plain")
-    calls = {sample.labels["tool"]: sample.value for sample in families["mcp_tool_calls"].samples}
-    assert calls == {"echo": 3, HOSTILE: 1}
-    times = {
-        sample.labels.get("le", sample.name): sample.value
-        for sample in families["mcp_response_time_seconds"].samples
-    }
-    assert times == {
-        "0.1": 1,
-        "0.5": 3,
-        "+Inf": 3,
-        "mcp_response_time_seconds_count": 3,
-        "mcp_response_time_seconds_sum": 0.6,
-    }
-    assert set(families) == {name.removesuffix("_total") for name in metrics.FAMILIES}
+    assert found.get("mcp_tool_calls_total", tool="echo", outcome="ok") == 3
+    assert found.get("mcp_tool_calls_total", tool=HOSTILE, outcome="ok") == 1
+    buckets = {"0.1": 1.0, "0.5": 3.0, "+Inf": 3.0}
+    for bound, count in buckets.items():
+        assert found.get("mcp_response_time_seconds_bucket", tool="echo", le=bound) == count
+    assert found.get("mcp_response_time_seconds_count", tool="echo") == 3
+    assert found.get("mcp_response_time_seconds_sum", tool="echo") == 0.6
+    assert metrics.FAMILIES.keys() <= {name.removesuffix("_bucket") for name in found.names}
 
 
 def test_openmetrics_is_spoken_where_it_is_asked_for() -> None:
     content_type, text = rendered(ONE, OPENMETRICS)
+    found = scraped(text.decode(), is_openmetrics=True)
 
     assert content_type.startswith("application/openmetrics-text")
-    assert text.endswith(b"# EOF\n")
-    names = {each.name for each in openmetrics_families(text.decode())}
-    assert "mcp_tool_calls" in names
+    assert found.get("mcp_tool_calls_total", tool="echo", outcome="ok") == 3
+    assert "mcp_calls_in_flight" in found.names
 
 
 @rows(

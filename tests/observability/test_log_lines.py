@@ -26,7 +26,7 @@ CONFIG: Final[dict[str, Any]] = {
     "tools": {"reload": False},
     "execution": {"processes": 1},
 }
-FORM: Final = {"elicitation": {"form": {}}}
+FORM: Final[dict[str, Any]] = {"elicitation": {"form": {}}}
 
 
 @pytest.fixture(scope="module")
