@@ -1,6 +1,7 @@
 """Composition root: the only place that wires the parts together, behind all doors."""
 
 import asyncio
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -9,9 +10,11 @@ from typing import Any, Final
 
 import structlog
 
-from app.auth.authenticator import LOOK_S, Authenticator
+from app.auth.administrators import administrators
+from app.auth.authenticator import Authenticator
 from app.auth.login import Login
 from app.auth.metadata import metadata_paths, resource_metadata
+from app.auth.revocation import Revocations
 from app.backing import State
 from app.execution.asking import Desk
 from app.execution.caching import ResultCache
@@ -24,12 +27,15 @@ from app.execution.pages import no_pages_url, pages_url
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.execution.watchdog import Watchdog
+from app.fleet.fingerprints import key_fingerprints
+from app.fleet.fleet import Fleet
 from app.guards.redaction import Redactor
 from app.http.endpoint import Endpoint
 from app.http.landing import Landing
 from app.http.legacy import LegacyEndpoint
 from app.http.legacy_calls import LegacyCalls
 from app.measuring import Parts, measure
+from app.membership import Drainable, Membership, new_replica_id
 from app.methods.discover import Discover
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen, Stream
@@ -55,6 +61,8 @@ from app.version import server_version
 
 WATCH_STOP_S: Final = 2.0
 COURSES_STOP_S: Final = 2.0
+LOOK_S: Final = 5.0
+"""Credentials of listeners are looked at anew this often, as their requests would be."""
 LOOK_AT_ONCE: Final = 50
 """Listeners whose credentials are looked at without a pause for others."""
 log = structlog.get_logger()
@@ -96,6 +104,13 @@ class Service:
         pages: Whether users reach pages of this process.
         log_problems: Whether problems with tools go to the log.
         state: Shared with the other servers of a fleet; None: of this process alone.
+        replica: Id of this server, which its workers share; None: a new one.
+        door: What administrators can drain, if anything.
+
+    Attributes:
+        fleet: This process among the others, and what administrators decided.
+        administrators: The keys that they have.
+        is_lasting: Whether what they decide survives this process.
     """
 
     def __init__(
@@ -108,6 +123,8 @@ class Service:
         pages: bool = True,
         log_problems: bool = True,
         state: State | None = None,
+        replica: str | None = None,
+        door: Drainable | None = None,
     ) -> None:
         self.settings = settings
         self._config = config
@@ -137,7 +154,7 @@ class Service:
             settings,
             messages=messages,
             keys=keys,
-            on_change=self.hub.publish,
+            on_change=self._tools_changed,
             isolation=processes,
             enforce=enforce,
             log_problems=log_problems,
@@ -176,9 +193,12 @@ class Service:
             ),
             limit=settings.limits.concurrent_calls,
         )
-        # Without reload the hours of rules still change what a caller finds.
-        tools_change = settings.tools.reload or any(
-            rule.conditions.has_hours for rule in settings.policies
+        # Without reload hours of rules and administrators still change what a caller finds.
+        tools_change = (
+            settings.tools.reload
+            or any(rule.conditions.has_hours for rule in settings.policies)
+            or settings.admin.port is not None
+            or state.is_shared
         )
         self.router = Router(
             {
@@ -205,13 +225,14 @@ class Service:
         )
         self._bus = state.bus
         self._replays = Replays(state.replays, self._bus, ttl_s=settings.legacy.replay_ttl_s)
+        self._revocations = Revocations()
         self.legacy = self._older_revisions(keys, state, desk, tools_change=tools_change)
         self.endpoint = Endpoint(
             settings,
             self.router,
             self.hub,
             messages,
-            Authenticator(settings),
+            Authenticator(settings, revocations=self._revocations),
             legacy=LegacyEndpoint(
                 self.legacy,
                 LegacyCalls(
@@ -226,16 +247,15 @@ class Service:
             if settings.legacy.enabled
             else None,
         )
+        cache = self._courses.cache
         self._parts = Parts(
-            settings,
-            endings,
-            self.executor,
-            processes,
-            self._courses.cache,
-            self.hub,
-            self.registry,
+            settings, endings, self.executor, processes, cache, self.hub, self.registry
         )
         self._unmeasure: Callable[[], None] = lambda: None
+        self.administrators = administrators(settings.admin)
+        self.is_lasting = state.is_shared
+        self._membership, self.fleet = self._among_others(replica, keys, state, door)
+        self._changing = asyncio.Lock()
         self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -249,8 +269,11 @@ class Service:
         """
         self._unmeasure = measure(self._parts)
         await asyncio.gather(self._state.start(), self.endpoint.authenticator.start())
+        await self.fleet.begin()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
+        self._membership.serves()
+        self.fleet.join()
         self._watchdog = Watchdog(self.settings.tools.directory)
         if self.settings.tools.reload:
             self._watching = asyncio.create_task(self._watch(), name="watch tools")
@@ -259,6 +282,8 @@ class Service:
         """End what runs, in the order in which it depends on each other."""
         self._unmeasure()
         self.hub.shut_down()
+        await self.fleet.leave()
+        await self._membership.stop()
         if self._watchdog is not None:
             self._watchdog.stop()
         self._stop_watching.set()
@@ -277,6 +302,33 @@ class Service:
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
         await self._state.close()
+
+    def _among_others(
+        self, replica: str | None, keys: KeyRing, state: State, door: Drainable | None
+    ) -> tuple[Membership, Fleet]:
+        id = replica or new_replica_id()
+        membership = Membership(
+            id,
+            self.registry,
+            self.hub,
+            self._revocations,
+            keys,
+            door=door,
+            settings=lambda: self.settings,
+            authenticator=lambda: self.endpoint.authenticator,
+            reload=self._reload,
+            has_changed=self._is_another,
+        )
+        fleet = Fleet(
+            state.control,
+            state.bus,
+            membership,
+            replica=id,
+            pid=os.getpid(),
+            keys=key_fingerprints(keys),
+            version=server_version(),
+        )
+        return membership, fleet
 
     def _older_revisions(
         self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool
@@ -323,6 +375,15 @@ class Service:
     def _renew(self, principal: Principal) -> Principal | None:
         return self.endpoint.authenticator.renewed(principal)
 
+    def _is_another(self) -> None:
+        self.fleet.has_changed()
+
+    def _tools_changed(self) -> None:
+        self._is_another()
+        # While a decision is not applied everywhere, telling would be too early. It comes soon.
+        if not self.fleet.is_waiting:
+            self.hub.publish()
+
     def _call_ended(self, tool: Tool) -> None:
         self.registry.end_call(tool)
 
@@ -361,7 +422,17 @@ class Service:
         config = {self._config.absolute()} if self._config is not None else set()
         return frozenset(config) | files_of(self.settings) | self._named
 
+    async def _reload(self) -> None:
+        """Everything again, whether or not files are watched."""
+        if self._config is not None or self._flags is not None:
+            await self._change_settings(announce=True)
+        await self.registry.reload()
+
     async def _change_settings(self, *, announce: bool) -> None:
+        async with self._changing:
+            await self._change_settings_now(announce=announce)
+
+    async def _change_settings_now(self, *, announce: bool) -> None:
         new = read_again(self._config, self._flags)
         if new is not None:
             self._named = files_of(new)
@@ -369,13 +440,15 @@ class Service:
             RELOADS.inc("settings", "failed")
             return
         settings = as_far_as_possible(self.settings, new)
+        admins = administrators(settings.admin, self.administrators)
         before = self.endpoint.authenticator
-        after = Authenticator(settings, previous=before)
+        after = Authenticator(settings, previous=before, revocations=self._revocations)
         await after.start()
 
         def swap() -> None:
-            self.settings = settings
+            self.settings, self.administrators = settings, admins
             self.endpoint.authenticator = after
+            after.forget_revoked()  # of what came between
             if announce:
                 log.info(
                     "configuration_applied",
@@ -401,6 +474,8 @@ class Service:
         """A credential may be revoked before its time: ask about those of listeners again."""
         while True:
             await asyncio.sleep(LOOK_S)
+            if self.fleet.is_waiting:
+                continue
             streams = self.hub.authenticated()
             while streams:
                 some, streams = streams[:LOOK_AT_ONCE], streams[LOOK_AT_ONCE:]

@@ -37,6 +37,7 @@ app.command()(health)
 def add_all_commands() -> typer.Typer:
     """The command line with every command."""
     # Here, because a health check runs every few seconds and must not load the whole server.
+    from app.cli.admin import admin  # noqa: PLC0415
     from app.cli.call import call  # noqa: PLC0415
     from app.cli.check import check, tools  # noqa: PLC0415
     from app.cli.explain import explain  # noqa: PLC0415
@@ -48,6 +49,7 @@ def add_all_commands() -> typer.Typer:
         for command in (serve, stdio, check, tools, call, explain):
             app.command()(command)
         app.add_typer(keys)
+        app.add_typer(admin)
         app.registered_commands.append(app.registered_commands.pop(0))  # health comes last
     return app
 

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import tempfile
 import threading
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Final
 import structlog
 import typer
 
+from app.admin.serving import bind_admin
 from app.cli.exits import Exit
 from app.cli.options import (
     ConfigOption,
@@ -26,6 +28,7 @@ from app.cli.options import (
 )
 from app.cli.running import run_to_the_end, start_log
 from app.http.serving import bind, make_server
+from app.membership import new_replica_id
 from app.server import create_app
 from app.settings import Settings
 from app.sharing import check_state
@@ -62,10 +65,16 @@ def serve(
     except OSError as error:
         address = f"{settings.server.host}:{settings.server.port}"
         fail(f"cannot listen on {address}: {error.strerror}", Exit.BIND)
+    try:
+        admin = bind_admin(settings.admin)
+    except OSError as error:
+        address = f"{settings.admin.host}:{settings.admin.port}"
+        fail(f"administrators cannot be listened to on {address}: {error.strerror}", Exit.BIND)
+    replica = new_replica_id()
     if workers == 1:
-        run_worker(settings, config_file(config), flags, listener)
+        run_worker(settings, config_file(config), flags, listener, admin, replica)
     else:
-        _supervise(workers, settings, config_file(config), flags, listener)
+        _supervise(workers, settings, config_file(config), flags, listener, admin, replica)
 
 
 def run_worker(
@@ -73,10 +82,15 @@ def run_worker(
     config: Path | None,
     flags: dict[str, dict[str, Any]],
     listener: socket.socket,
+    admin: socket.socket | None,
+    replica: str,
+    metrics: Path | None = None,
 ) -> None:
-    """One process that serves."""
+    """One process that serves. All workers of a replica have its id and its sockets."""
     start_log(settings)
-    app = create_app(settings, config=config, flags=flags)
+    app = create_app(
+        settings, config=config, flags=flags, replica=replica, admin=admin, metrics=metrics
+    )
 
     def listening(host: str, port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
@@ -99,16 +113,23 @@ def _supervise(
     config: Path | None,
     flags: dict[str, dict[str, Any]],
     listener: socket.socket,
+    admin: socket.socket | None,
+    replica: str,
 ) -> None:
     """Keep several workers running; end them together."""
     start_log(settings)
+    # Theirs alone; it goes when this process ends in an orderly way.
+    folder = tempfile.TemporaryDirectory(prefix="mcp-metrics-") if admin is not None else None
+    metrics = Path(folder.name) if folder is not None else None
     context = multiprocessing.get_context("spawn")
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     signal.signal(signal.SIGINT, lambda *_: stopping.set())
 
     def start() -> SpawnProcess:
-        process = context.Process(target=run_worker, args=(settings, config, flags, listener))
+        process = context.Process(
+            target=run_worker, args=(settings, config, flags, listener, admin, replica, metrics)
+        )
         process.start()
         return process
 
@@ -124,6 +145,8 @@ def _supervise(
                 else:
                     workers[index] = start()
     listener.close()
+    if admin is not None:
+        admin.close()
     for worker in workers:
         worker.terminate()
     for worker in workers:
@@ -131,4 +154,6 @@ def _supervise(
         if worker.is_alive():
             log.error("worker_killed", pid=worker.pid)
             worker.kill()
+    if folder is not None:
+        folder.cleanup()
     raise typer.Exit(code)

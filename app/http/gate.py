@@ -73,9 +73,16 @@ class Gate:
     Args:
         settings: Host names, origins and bounds.
         sessions: Whether sessions of earlier revisions are served, with their methods.
+        section: Where the settings stand, for refusals that say what to change.
+
+    Attributes:
+        is_loopback: Whether it is bound to this machine alone.
     """
 
-    def __init__(self, settings: ServerSettings, *, sessions: bool = False) -> None:
+    def __init__(
+        self, settings: ServerSettings, *, sessions: bool = False, section: str = "server"
+    ) -> None:
+        self._section = section
         self._allow = ALLOW_SESSIONS if sessions else ALLOW
         public = urlsplit(settings.public_url) if settings.public_url else None
         hosts = [*settings.allowed_hosts, settings.host]
@@ -89,7 +96,7 @@ class Gate:
         self._host_suffixes = tuple(host[1:].lower() for host in hosts if host.startswith("*."))
         self._any_origin = "*" in origins
         self._origins = frozenset(filter(None, map(normal_origin, origins)))
-        self._loopback_origins = settings.is_loopback
+        self.is_loopback = settings.is_loopback
         self._admitted: dict[tuple[bytes | None, ...], Admission] = {}
 
     def admit(self, headers: HeaderMap) -> Admission:
@@ -139,11 +146,7 @@ class Gate:
         if origin is None:
             return ()
         if b"origin" in headers.repeated or not self._check_origin(origin):
-            raise Forbidden(
-                "The Origin may not call this server. If it should, add it to "
-                "[server] allowed_origins.",
-                setting="server.allowed_origins",
-            )
+            raise self._foreign_origin()
         return (
             (b"access-control-allow-origin", origin),
             (b"access-control-expose-headers", _EXPOSED_HEADERS),
@@ -158,11 +161,21 @@ class Gate:
         """
         host = headers.get(b"host", b"")
         if not self._any_host and (b"host" in headers.repeated or not self._is_own(host)):
+            or_url = " or set public_url" if self._section == "server" else ""
             raise MisdirectedRequest(
                 "The Host header does not name this server. If it should, add the name to "
-                "[server] allowed_hosts or set public_url.",
-                setting="server.allowed_hosts",
+                f"[{self._section}] allowed_hosts{or_url}.",
+                setting=f"{self._section}.allowed_hosts",
             )
+
+    def _foreign_origin(self) -> Forbidden:
+        if self._section != "server":
+            return Forbidden("Web pages of other origins may not call this listener.")
+        return Forbidden(
+            "The Origin may not call this server. If it should, add it to "
+            "[server] allowed_origins.",
+            setting="server.allowed_origins",
+        )
 
     def preflight(self, headers: HeaderMap) -> Headers:
         """Headers of the answer to a CORS preflight.
@@ -249,7 +262,7 @@ class Gate:
             return False
         if self._any_origin or origin in self._origins:
             return True
-        return self._loopback_origins and is_loopback_host(urlsplit(origin).hostname or "")
+        return self.is_loopback and is_loopback_host(urlsplit(origin).hostname or "")
 
 
 def host_name(value: str) -> str:

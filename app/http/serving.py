@@ -25,6 +25,7 @@ class Server(uvicorn.Server):
     Args:
         on_drain: Called first thing on SIGTERM.
         on_listening: Called with the bound host and port once requests are served.
+        heeds_signals: Whether SIGTERM and SIGINT end it.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class Server(uvicorn.Server):
         *,
         on_drain: Callable[[], None],
         on_listening: Callable[[str, int], None],
+        heeds_signals: bool = True,
     ) -> None:
         super().__init__(config)
+        self._heeds_signals = heeds_signals
         self._on_drain = on_drain
         self._on_listening = on_listening
 
@@ -56,7 +59,7 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         # uvicorn raises the signal again when it is done, which would make the exit code -15.
-        if threading.current_thread() is not threading.main_thread():
+        if not self._heeds_signals or threading.current_thread() is not threading.main_thread():
             yield
             return
         signals = (signal.SIGINT, signal.SIGTERM)
@@ -81,9 +84,14 @@ def make_server(
     *,
     on_drain: Callable[[], None],
     on_listening: Callable[[str, int], None],
+    is_main: bool = True,
 ) -> Server:
     """A server for an application. The parser and the loop are pinned: with the pure Python
     ones a request costs several times as much.
+
+    Args:
+        is_main: False for one beside the server of the process: it heeds no signals, and its
+            application has no lifespan.
     """
     config = uvicorn.Config(
         app,
@@ -95,7 +103,7 @@ def make_server(
             request_timeout_s=settings.request_timeout_s,
         ),
         ws="none",
-        lifespan="on",
+        lifespan="on" if is_main else "off",
         interface="asgi3",
         log_config=None,
         access_log=False,
@@ -105,11 +113,11 @@ def make_server(
         timeout_graceful_shutdown=settings.shutdown_grace_s + CLOSE_SLACK_S,  # type: ignore[arg-type]
         backlog=4096,
     )
-    return Server(config, on_drain=on_drain, on_listening=on_listening)
+    return Server(config, on_drain=on_drain, on_listening=on_listening, heeds_signals=is_main)
 
 
 def bind(settings: ServerSettings) -> socket.socket:
-    """The listening socket, bound here so that every worker can share it.
+    """A listening socket, bound here so that every worker can share it.
 
     Raises:
         OSError: The address is taken or not of this machine.

@@ -1,9 +1,12 @@
 """The metrics as text for Prometheus: the only module that knows prometheus-client."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -53,19 +56,25 @@ class Exposition:
             own = self._take()
             return await asyncio.to_thread(self._tell, own, accept[:MAX_ACCEPT])
 
-    async def keep_sharing(self) -> None:
-        """Leave the metrics of this process for the others, again and again."""
+    @asynccontextmanager
+    async def sharing(self) -> AsyncIterator[None]:
+        """Leave the metrics of this process for the others while the body runs, and at its end."""
         if self._folder is None:
+            yield
             return
-        while True:
-            await self._share(self._folder)
-            await asyncio.sleep(SHARE_S)
-
-    async def close(self) -> None:
-        """The process ends, and what it has counted stays."""
-        if self._folder is not None:
+        sharing = asyncio.create_task(self._keep_sharing(self._folder), name="share metrics")
+        try:
+            yield
+        finally:
+            sharing.cancel()
+            await asyncio.gather(sharing, return_exceptions=True)
             await self._share(self._folder)
             self._folder.close()
+
+    async def _keep_sharing(self, folder: Folder) -> None:
+        while True:
+            await self._share(folder)
+            await asyncio.sleep(SHARE_S)
 
     async def _share(self, folder: Folder) -> None:
         async with self._one_at_a_time:
@@ -101,6 +110,13 @@ class Exposition:
         if not self._is_told:
             self._is_told = True
             log.warning("metrics_not_shared", problem=str(error))
+
+
+def exposition(folder: Path | None) -> Exposition:
+    """The metrics of this process, and of those that meet it in a folder."""
+    if folder is None:
+        return Exposition()
+    return Exposition(Folder(folder, f"{os.getpid()}-{secrets.token_hex(4)}"))
 
 
 _OF_PROCESS: Final = (

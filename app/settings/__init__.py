@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
+from app.settings.admin import AdminSettings
 from app.settings.auth import (
     ApiKeySettings,
     AuthSettings,
@@ -39,8 +40,8 @@ __all__ = [
     "ENVIRONMENT_TOOL",
     "MAX_DEADLINE_S",
     "REDACTED_LOCALES",
-    "RESERVED_SECTIONS",
     "SCOPE_TOKEN",
+    "AdminSettings",
     "ApiKeySettings",
     "AuthSettings",
     "BrowserSettings",
@@ -76,6 +77,7 @@ class Settings(Section):
     limits: LimitsSettings = LimitsSettings()
     hooks: tuple[HookSettings, ...] = ()
     legacy: LegacySettings = LegacySettings()
+    admin: AdminSettings = AdminSettings()
     state: StateSettings = StateSettings()
     secrets: SecretsSettings = SecretsSettings()
     logging: LoggingSettings = LoggingSettings()
@@ -154,6 +156,15 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def _ports_are_two(self) -> Self:
+        if self.admin.port and self.admin.port == self.server.port:
+            raise ValueError(
+                f"admin.port is {self.admin.port}, as server.port is; the administrative listener "
+                "needs one of its own, which clients cannot reach"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _clearances_are_known(self) -> Self:
         for number, rule in enumerate(self.policies, 1):
             for requirement in (rule.requires, *rule.any):
@@ -164,8 +175,3 @@ class Settings(Section):
                         f"none of [auth] clearances ({', '.join(self.auth.clearances)})"
                     )
         return self
-
-
-RESERVED_SECTIONS = {"admin": "the administrative listener"}
-"""Sections of the format that this version does not serve. Ignoring them would leave open what
-their author meant to close, so they are refused."""

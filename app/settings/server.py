@@ -10,6 +10,18 @@ from pydantic import Field, field_validator
 from app.settings.base import Seconds, Section, is_loopback_host, normal_origin
 
 
+def checked_hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, where each is a host name, a pattern of them, or an address.
+
+    Raises:
+        ValueError: One is something else.
+    """
+    for host in hosts:
+        if not re.fullmatch(r"\*|(\*\.)?[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]", host):
+            raise ValueError(f"{host!r} is not a host name; write it without scheme and port")
+    return hosts
+
+
 class ServerSettings(Section):
     host: Annotated[str, Field(description="Address to bind.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to bind; 0 picks a free one.")] = (
@@ -97,10 +109,7 @@ class ServerSettings(Section):
     @field_validator("allowed_hosts")
     @classmethod
     def _hosts_are_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for host in value:
-            if not re.fullmatch(r"\*|(\*\.)?[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]", host):
-                raise ValueError(f"{host!r} is not a host name; write it without scheme and port")
-        return value
+        return checked_hosts(value)
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -86,16 +86,11 @@ async def test_readers_are_asked_before_gauges_are_told() -> None:
 
 async def test_several_are_told_together_also_while_they_write(tmp_path: Path) -> None:
     one, other = Exposition(Folder(tmp_path, "one")), Exposition(Folder(tmp_path, "other"))
-    sharing = asyncio.create_task(other.keep_sharing())
-    async with asyncio.timeout(20):
-        while b"\nmcp_server_processes 2.0\n" not in (await one())[1]:  # noqa: ASYNC110  # a file
-            await asyncio.sleep(0.01)
-    sharing.cancel()
-    await asyncio.gather(sharing, return_exceptions=True)
-    await other.close()
-
-    assert b"\nmcp_server_processes 1.0\n" in (await one())[1]
-    await one.close()
+    async with one.sharing():
+        async with other.sharing(), asyncio.timeout(20):
+            while b"\nmcp_server_processes 2.0\n" not in (await one())[1]:  # noqa: ASYNC110  # a file
+                await asyncio.sleep(0.01)
+        assert b"\nmcp_server_processes 1.0\n" in (await one())[1]
 
 
 async def test_a_folder_that_is_gone_leaves_its_own(
