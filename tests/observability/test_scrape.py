@@ -153,7 +153,7 @@ def test_threads_that_are_left_behind_end_at_last(server: Watched) -> None:
     assert server.scrape().get("mcp_threads", state="abandoned") == 1
 
     eventually(
-        lambda: server.scrape().get("mcp_threads", state="abandoned") == 0 or None,
+        lambda: server.scrape().get("mcp_threads", state="abandoned") == 0,
         "the thread has ended",
     )
 
@@ -166,7 +166,7 @@ def test_listeners_and_what_they_are_told_are_counted(server: Watched) -> None:
         assert stream.next(20)["method"] == "notifications/tools/list_changed"
         write(server.tools / "more.py", "def more(:\n")
         eventually(
-            lambda: server.scrape().get("mcp_tool_problems", severity="error") == 1 or None,
+            lambda: server.scrape().get("mcp_tool_problems", severity="error") == 1,
             "the broken file is known",
         )
     after = server.scrape()
@@ -179,16 +179,14 @@ def test_listeners_and_what_they_are_told_are_counted(server: Watched) -> None:
     assert after.get("mcp_notifications_sent_total", **told) == 1
     prints = [scrape.labels("mcp_catalog_info", "fingerprint") for scrape in (before, after)]
     assert len(prints[0]) == len(prints[1]) == 1 and prints[0] != prints[1]
-    eventually(
-        lambda: server.scrape().get("mcp_listen_streams") == 0 or None, "the listener has gone"
-    )
+    eventually(lambda: server.scrape().get("mcp_listen_streams") == 0, "the listener has gone")
 
 
 def test_settings_that_cannot_be_used_are_counted(server: Watched) -> None:
     before = server.server.config_path.read_text()
     server.server.write_config(before + "\n[nonsense]\na = 1\n")
     eventually(
-        lambda: server.scrape().get("mcp_reloads_total", what="settings", result="failed") or None,
+        lambda: server.scrape().get("mcp_reloads_total", what="settings", result="failed"),
         "the broken settings were noticed",
     )
     server.server.write_config(before)
