@@ -1,7 +1,5 @@
 """What one request adds to the metrics, however many strange ones there are."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from app.methods.record import METHODS, RequestRecord
@@ -16,14 +14,14 @@ MANY = 10_000
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[EventLog]:
+def log(monkeypatch: pytest.MonkeyPatch) -> EventLog:
     """One that writes nothing, beside families that are empty."""
     for family in metrics.FAMILIES.values():
         monkeypatch.setattr(family, "values", {})
     monkeypatch.setattr(metrics, "tools", Names(metrics.MAX_TOOLS))
     silent = EventLog("request")
     silent.is_enabled = False
-    yield silent
+    return silent
 
 
 def call(method: str, name: str, client: str) -> Call:
