@@ -2,13 +2,10 @@
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
-import httpx2
 import pytest
 
 from app.observability import metrics
@@ -17,14 +14,16 @@ from tests.observability.deployed import (
     DASHBOARD,
     DEPLOY,
     PROMETHEUS,
+    Prometheus,
     expressions,
     names_in,
     panels,
+    program,
     rules,
 )
 from tests.observability.watched import Watched, call_as_older_client, call_in_every_way, watched
 from tests.support.loglines import SCHEMA
-from tests.support.stores import RedisServer, free_port
+from tests.support.stores import RedisServer
 from tests.support.waiting import eventually
 
 OPERATIONS: Final = DOCS / "operations.md"
@@ -39,14 +38,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         call_in_every_way(found.client)
         call_as_older_client(found.server)
         yield found
-
-
-def program(name: str) -> str:
-    """A program of Prometheus."""
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed; Debian has it in the package prometheus")
-    return found
 
 
 # -- names --------------------------------------------------------------------
@@ -142,54 +133,9 @@ def test_promtool_finds_nothing_wrong_with_a_scrape(server: Watched) -> None:
     assert done.returncode == 0, said
 
 
-class Prometheus:
-    """One that scrapes a server every second, with our rules."""
-
-    def __init__(self, folder: Path, server: Watched) -> None:
-        self.port = free_port()
-        self.config = folder / "prometheus.yml"
-        self.config.write_text(
-            "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
-            f"rule_files: [{PROMETHEUS / 'alerts.yml'}]\n"
-            "scrape_configs:\n"
-            "  - job_name: mcp-tool-server\n"
-            f"    static_configs: [{{targets: ['127.0.0.1:{server.admin.port}']}}]\n"
-        )
-        self.log = (folder / "prometheus.log").open("wb")
-        self.process = subprocess.Popen(
-            [
-                program("prometheus"),
-                f"--config.file={self.config}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address=127.0.0.1:{self.port}",
-            ],
-            stdout=self.log,
-            stderr=subprocess.STDOUT,
-        )
-
-    def ask(self, path: str, **parameters: str) -> Any:
-        """The data of an answer of its HTTP API; None while it does not listen."""
-        url = f"http://127.0.0.1:{self.port}/api/v1/{path}"
-        try:
-            answer = httpx2.get(url, params=parameters, trust_env=False).json()
-        except (httpx2.HTTPError, ValueError):
-            return None
-        assert answer["status"] == "success", answer
-        return answer["data"]
-
-    def values(self, expression: str) -> list[Any]:
-        found = self.ask("query", query=expression)
-        return [] if found is None else list(found["result"])
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(20)
-        self.log.close()
-
-
 @pytest.fixture(scope="module")
 def prometheus(server: Watched, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    found = Prometheus(tmp_path_factory.mktemp("prometheus"), server)
+    found = Prometheus(tmp_path_factory.mktemp("prometheus"), server.admin.port)
     try:
         eventually(
             lambda: found.values("up == 1 and count_over_time(up[1m]) > 2"),
