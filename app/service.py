@@ -4,7 +4,6 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +33,7 @@ from app.http.endpoint import Endpoint
 from app.http.landing import Landing
 from app.http.legacy import LegacyEndpoint
 from app.http.legacy_calls import LegacyCalls
-from app.measuring import Parts, measure
+from app.measuring import Measuring
 from app.membership import Drainable, Membership, new_replica_id
 from app.methods.discover import Discover
 from app.methods.router import Router
@@ -132,7 +131,7 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        self._state = state = state or State()
+        self.state = state = state or State()
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -247,11 +246,7 @@ class Service:
             if settings.legacy.enabled
             else None,
         )
-        cache = self._courses.cache
-        self._parts = Parts(
-            settings, endings, self.executor, processes, cache, self.hub, self.registry
-        )
-        self._unmeasure: Callable[[], None] = lambda: None
+        self._measuring = Measuring(settings, self._courses, processes, self.hub, self.registry)
         self.administrators = administrators(settings.admin)
         self.is_lasting = state.is_shared
         self._membership, self.fleet = self._among_others(replica, keys, state, door)
@@ -267,8 +262,8 @@ class Service:
         Raises:
             FileNotFoundError: There is no tools folder.
         """
-        self._unmeasure = measure(self._parts)
-        await asyncio.gather(self._state.start(), self.endpoint.authenticator.start())
+        self._measuring.start()
+        await asyncio.gather(self.state.start(), self.endpoint.authenticator.start())
         await self.fleet.begin()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
@@ -280,7 +275,7 @@ class Service:
 
     async def stop(self) -> None:
         """End what runs, in the order in which it depends on each other."""
-        self._unmeasure()
+        self._measuring.stop()
         self.hub.shut_down()
         await self.fleet.leave()
         await self._membership.stop()
@@ -301,7 +296,7 @@ class Service:
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
-        await self._state.close()
+        await self.state.close()
 
     def _among_others(
         self, replica: str | None, keys: KeyRing, state: State, door: Drainable | None

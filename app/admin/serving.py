@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -47,8 +47,11 @@ async def administration(
         return
     own = _server_settings(settings)
     gate = Gate(own, section="admin")
-    app = Listener(Operations(console), gate, Access(gate, console.administrators), metrics)
-    server = make_server(app, own, on_drain=lambda: None, on_listening=_listening, is_main=False)
+    listener_app = Listener(
+        Operations(console), gate, Access(gate, console.administrators), metrics
+    )
+    app = Beside(listener_app)
+    server = make_server(app, own, on_listening=_listening, is_main=False)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="administrative listener")
     try:
         yield
@@ -57,6 +60,20 @@ async def administration(
         await asyncio.wait({task}, timeout=STOP_S)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+class Beside:
+    """A listener as its server knows it (``app.http.serving.Served``): it ends with the process."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.serve = listener.__call__
+        self.on_drain: Callable[[bool], None] = lambda _: None
+
+    def begin_end(self) -> float:
+        return 0.0
+
+    def stop(self) -> None:
+        """There is nothing to tell it."""
 
 
 def _listening(host: str, port: int) -> None:

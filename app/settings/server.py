@@ -2,12 +2,15 @@
 
 import ipaddress
 import re
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
 from app.settings.base import Seconds, Section, is_loopback_host, normal_origin
+
+FLEET_DRAIN_S: Final = 5.0
+"""Where several servers stand behind a load balancer, it needs a while to notice that one goes."""
 
 
 def checked_hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
@@ -82,6 +85,15 @@ class ServerSettings(Section):
     shutdown_grace_s: Annotated[
         Seconds, Field(description="After SIGTERM, running requests get this long to finish.")
     ] = 10.0
+    drain_s: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=3600,
+            description="From SIGTERM on /readyz says no, and requests are served for this long "
+            "before the socket closes. Default: 5 in a fleet, else 0.",
+        ),
+    ] = None
 
     @field_validator("public_url")
     @classmethod
@@ -117,6 +129,13 @@ class ServerSettings(Section):
         for network in value:
             ipaddress.ip_network(network, strict=False)
         return value
+
+    @property
+    def drain_window_s(self) -> float:
+        """Seconds from SIGTERM until the socket closes."""
+        if self.drain_s is None:
+            return FLEET_DRAIN_S if self.fleet else 0.0
+        return self.drain_s
 
     @property
     def is_loopback(self) -> bool:

@@ -262,9 +262,7 @@ class Fleet:
             replica.url = f"http://{host}:{port}/mcp"
             self._is_listening.set()
 
-        replica.server = make_server(
-            app.serve, settings.server, on_drain=app.drain, on_listening=listening
-        )
+        replica.server = make_server(app, settings.server, on_listening=listening)
         return replica
 
     def _know_each_other(self) -> bool:

@@ -243,12 +243,14 @@ def test_a_full_document_takes_no_more(fleet: Fleet) -> None:
     full = {("api-key", f"gone-{n}"): None for n in range(10_000)}
     change = fleet[0].fleet.change
     fleet.wait_for(change(lambda before: replace(before, revoked=full)))
+    eventually(lambda: fleet[2].status()["revoked"] == len(full), "it is full")
     response = fleet[1].ask("POST", "credentials/revoke", {"issuer": "api-key", "id": "eve"})
     assert response.status_code == 409
     assert "room for 10000" in response.json()["error"]
     listed = fleet[2].does("GET", "credentials")
     assert (listed["count"], len(listed["credentials"])) == (10_000, 1000)
     fleet.wait_for(change(lambda before: replace(before, revoked={})))
+    eventually(lambda: fleet[0].status()["revoked"] == 0, "it is empty again")
 
 
 def test_tools_are_listed_with_what_was_said_of_them(fleet: Fleet) -> None:
