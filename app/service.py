@@ -34,12 +34,14 @@ from app.http.endpoint import Endpoint
 from app.http.landing import Landing
 from app.http.legacy import LegacyEndpoint
 from app.http.legacy_calls import LegacyCalls
+from app.measuring import Measuring
 from app.membership import Drainable, Membership, new_replica_id
 from app.methods.discover import Discover, server_info
 from app.methods.observing import CALL, Observer, Observers
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen, Stream
 from app.methods.tools import CallTool, ListTools
+from app.observability.metrics import RELOADS
 from app.policy.limits import Limiter
 from app.principal import Principal
 from app.protocol.errors import Unauthorized, Unavailable
@@ -260,6 +262,7 @@ class Service:
             else None,
             observers=self.observers,
         )
+        self._measuring = Measuring(settings, self._courses, processes, self.hub, self.registry)
         self.administrators = administrators(settings.admin)
         self.is_lasting = state.is_shared
         self._membership, self.fleet = self._among_others(replica, keys, state, door)
@@ -278,6 +281,7 @@ class Service:
         """
         if self.audit is not None:
             self.audit.start()
+        self._measuring.start()
         await asyncio.gather(self.state.start(), self.endpoint.authenticator.start())
         for recording in self._recording:
             recording.start()
@@ -292,6 +296,7 @@ class Service:
 
     async def stop(self) -> None:
         """End what runs, in the order in which it depends on each other."""
+        self._measuring.stop()
         self.hub.shut_down()
         await self.fleet.leave()
         await self._membership.stop()
@@ -426,8 +431,10 @@ class Service:
             try:
                 await self.registry.reload()
             except (FileNotFoundError, TimeoutError) as error:
+                RELOADS.inc("tools", "failed")
                 log.error("reload_failed", problem=str(error))  # noqa: TRY400  # it may come back
             except Exception:  # the last good snapshot goes on
+                RELOADS.inc("tools", "failed")
                 log.exception("reload_failed")
 
     def _watched(self) -> frozenset[Path]:
@@ -447,10 +454,10 @@ class Service:
 
     async def _change_settings_now(self, *, announce: bool) -> None:
         new = read_again(self._config, self._flags)
-        if new is None:
-            return
-        self._named = files_of(new)
-        if not is_usable(new):
+        if new is not None:
+            self._named = files_of(new)
+        if new is None or not is_usable(new):
+            RELOADS.inc("settings", "failed")
             return
         settings = as_far_as_possible(self.settings, new)
         admins = administrators(settings.admin, self.administrators)
@@ -475,6 +482,7 @@ class Service:
             if await self.registry.apply(settings, swap):
                 self._must_load.set()
         except Exception:  # the last good snapshot goes on, with its keys
+            RELOADS.inc("settings", "failed")
             log.exception("reload_failed")
         if self.endpoint.authenticator is after:
             await before.stop()

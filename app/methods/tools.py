@@ -197,6 +197,10 @@ class CallTool:
         if offer is None:
             return None
         tool, demand, decision, *_ = offer
+        if sender.record is not None:
+            sender.record.found = tool
+            if tool.log_arguments:
+                sender.record.arguments = arguments
         if not decision.callable:
             raise self._refusal(catalog, offer, principal)
         if demand.networks and demand.refuses_address(sender.address):
@@ -335,6 +339,8 @@ class CallTool:
             cached_as = cache_key(tool, call, principal, effective)
             known = cache.get(cached_as)
             if known is not None:
+                if sender.record is not None:
+                    sender.record.cached = "hit"
                 return Reply(with_meta(known, HIT), headers=headers, offer=offer, cached="hit")
             if cached_as in cache.flights:
                 return self._start_course(asked)  # which waits for the equal call that runs

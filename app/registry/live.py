@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import structlog
 
+from app.observability.metrics import RELOADS
 from app.policy.policy import Policy
 from app.policy.rollouts import Switch
 from app.protocol.messages import ServerMessages
@@ -190,6 +191,7 @@ class Registry:
         self._retire([*previous.values(), *(self._lifespans if prepared else ())])
         if not announce:
             return is_as_prepared
+        RELOADS.inc("tools" if prepared else "settings", "changed" if visible else "unchanged")
         if visible:
             log.info(
                 "tools_changed",

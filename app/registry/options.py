@@ -207,6 +207,13 @@ def record(spec: ToolSpec[..., Any], override: ToolOverride, settings: Settings)
     return override.record or spec.record or settings.recording.record
 
 
+def log_arguments(spec: ToolSpec[..., Any], override: ToolOverride) -> bool:
+    """Whether the log shows the arguments of its calls."""
+    if type(spec.log_arguments) is not bool:
+        raise ToolDefinitionError(f"log_arguments is {spec.log_arguments!r}; it is True or False")
+    return spec.log_arguments if override.log_arguments is None else override.log_arguments
+
+
 def _declares(spec: ToolSpec[..., Any], hint: str) -> bool:
     return any(
         HINTS.get(key, key) == hint and value is True for key, value in spec.annotations.items()

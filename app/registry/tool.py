@@ -26,6 +26,7 @@ from app.registry.options import (
     asked,
     audit,
     caching,
+    log_arguments,
     max_concurrent,
     own_demands,
     process_limits,
@@ -67,6 +68,9 @@ PORTABLE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 """What many hosts accept; a name outside it is served with a warning."""
 
 
+SHORT_VERSION: Final = 12
+
+
 class InvalidArguments(Exception):
     """Arguments that do not fit. ``reasons`` are sentences for the model."""
 
@@ -99,6 +103,8 @@ class Tool:
             it does not run.
         record: Which calls are kept so that they can be run again: ``errors``, ``all``, ``none``.
         version: Equal for equal code, definition and settings, on every replica.
+        short_version: Its beginning as text, for the log.
+        log_arguments: Whether the log shows the arguments of its calls.
     """
 
     name: str
@@ -126,6 +132,8 @@ class Tool:
     audit: str
     record: Record
     version: bytes
+    short_version: str
+    log_arguments: bool
     _accepts: jsonschema_rs.Draft202012Validator
     _explainer: "_LazyExplainer"
     _conforms: jsonschema_rs.Draft202012Validator | None
@@ -260,6 +268,7 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
     process = process_limits(spec, settings)
     properties: Mapping[str, Any] = arguments.schema.get("properties", {})
     definition = dumps(_definition(spec, name, arguments, result, override))
+    version = _version(name, source, definition, override)
     drops_unknown = spec.input_schema is None and not refuse_unknown
     return Tool(
         name=name,
@@ -286,7 +295,9 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         retries=retries(spec),
         audit=audit(spec, override, settings),
         record=record(spec, override, settings),
-        version=_version(name, source, definition, override),
+        version=version,
+        short_version=version.hex()[:SHORT_VERSION],
+        log_arguments=log_arguments(spec, override),
         _accepts=compile_validator(arguments.schema, what="inputSchema"),
         _explainer=_LazyExplainer(arguments.schema),
         _conforms=None

@@ -23,6 +23,7 @@ from app.settings.base import MAX_DEADLINE_S, Section, is_loopback_host, normal_
 from app.settings.hooks import HookSettings
 from app.settings.legacy import LegacySettings
 from app.settings.limits import LimitsSettings, RateLimit, ToolRate
+from app.settings.metrics import MetricsSettings
 from app.settings.policies import SCOPE_TOKEN, Conditions, PolicySettings, Requirement
 from app.settings.recording import Record, RecordingSettings
 from app.settings.sections import (
@@ -87,6 +88,7 @@ class Settings(Section):
     logging: LoggingSettings = LoggingSettings()
     audit: AuditSettings = AuditSettings()
     recording: RecordingSettings = RecordingSettings()
+    metrics: MetricsSettings = MetricsSettings()
     overrides: Mapping[str, ToolOverride] = Field(default_factory=dict)
 
     @property

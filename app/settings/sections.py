@@ -223,6 +223,10 @@ class ToolOverride(Section):
     record: Annotated[
         Record | None, Field(description="Replaces which calls of it are recorded.")
     ] = None
+    log_arguments: Annotated[
+        bool | None,
+        Field(description="Whether the log shows its arguments, masked and bounded."),
+    ] = None
     settings: Annotated[
         Mapping[str, Any], Field(description="What the tool reads as ctx.settings.")
     ] = Field(default_factory=dict)

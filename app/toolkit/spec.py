@@ -73,6 +73,7 @@ class ToolSpec(Generic[P, R]):
     retries: int = 0
     audit: Literal["on", "off", "required"] = "on"
     record: Literal["errors", "all", "none"] | None = None
+    log_arguments: bool = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -127,6 +128,7 @@ class ToolOptions(TypedDict, total=False):
             ``"required"``: the tool does not run unless that is on record before.
         record: Which calls are kept, masked and encrypted, so that they can be run again:
             ``"errors"``, ``"all"`` or ``"none"``; default: ``[recording] record``.
+        log_arguments: True shows the arguments of its calls in the log, masked and bounded.
     """
 
     name: str
@@ -157,6 +159,7 @@ class ToolOptions(TypedDict, total=False):
     retries: int
     audit: Literal["on", "off", "required"]
     record: Literal["errors", "all", "none"] | None
+    log_arguments: bool
 
 
 @overload
