@@ -34,18 +34,17 @@ from app.http.endpoint import Endpoint
 from app.http.landing import Landing
 from app.http.legacy import LegacyEndpoint
 from app.http.legacy_calls import LegacyCalls
+from app.listeners import Listeners
 from app.measuring import Measuring
 from app.membership import Drainable, Membership, new_replica_id
 from app.methods.discover import Discover, server_info
 from app.methods.observing import CALL, Observer, Observers
 from app.methods.router import Router
-from app.methods.subscriptions import Hub, Listen, Stream
+from app.methods.subscriptions import Hub, Listen
 from app.methods.tools import CallTool, ListTools
 from app.observability.metrics import RELOADS
 from app.policy.limits import Limiter
 from app.principal import Principal
-from app.protocol.errors import Unauthorized, Unavailable
-from app.protocol.headers import HeaderMap
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.recording.wiring import recording_of
@@ -64,10 +63,6 @@ from app.version import server_version
 WATCH_STOP_S: Final = 2.0
 COURSES_STOP_S: Final = 2.0
 RECORDING_STOP_S: Final = 1.0
-LOOK_S: Final = 5.0
-"""Credentials of listeners are looked at anew this often, as their requests would be."""
-LOOK_AT_ONCE: Final = 50
-"""Listeners whose credentials are looked at without a pause for others."""
 log = structlog.get_logger()
 
 
@@ -266,6 +261,11 @@ class Service:
         self.administrators = administrators(settings.admin)
         self.is_lasting = state.is_shared
         self._membership, self.fleet = self._among_others(replica, keys, state, door)
+        self._listeners = Listeners(
+            self.hub,
+            authenticator=lambda: self.endpoint.authenticator,
+            is_early=lambda: self.fleet.is_waiting,
+        )
         self._changing = asyncio.Lock()
         self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
@@ -286,7 +286,7 @@ class Service:
         for recording in self._recording:
             recording.start()
         await self.fleet.begin()
-        self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
+        self._ending = asyncio.create_task(self._listeners.look_after(), name="listeners")
         await self.registry.start()
         self._membership.serves()
         self.fleet.join()
@@ -489,31 +489,3 @@ class Service:
         else:
             await before.start()
             await after.stop()
-
-    async def _look_after_listeners(self) -> None:
-        """A credential may be revoked before its time: ask about those of listeners again."""
-        while True:
-            await asyncio.sleep(LOOK_S)
-            if self.fleet.is_waiting:
-                continue
-            streams = self.hub.authenticated()
-            while streams:
-                some, streams = streams[:LOOK_AT_ONCE], streams[LOOK_AT_ONCE:]
-                await asyncio.gather(*map(self._look_after, some))
-                await asyncio.sleep(0)
-
-    async def _look_after(self, stream: Stream) -> None:
-        credential = stream.credential or HeaderMap(())
-        authenticator = self.endpoint.authenticator
-        try:
-            principal = await authenticator.authenticate(credential, b"")
-            # Not what the settings before said, if they changed while the issuer was asked.
-            if authenticator is self.endpoint.authenticator:
-                self.hub.check(stream, principal)
-        except Unauthorized:
-            if authenticator is self.endpoint.authenticator:
-                stream.refuse()
-        except Unavailable:
-            pass  # nobody can say now
-        except Exception:  # a bug of ours, which must not end the looking after all others
-            log.exception("listener_check_failed")
