@@ -46,6 +46,9 @@ class Executor:
         end: Told when what stands around it has ended; of the code itself ``endings`` tells.
         processes: Carries calls in worker processes.
         manner: Changes what tools say.
+
+    Attributes:
+        threads: Those of synchronous tools.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Executor:
             "thread": Threads(self._endings, threads),
             "process": processes,
         }
+        self.threads = threads
         self._clock: asyncio.TimerHandle | None = None
         self._paused: Counter[tuple[str | None, str | None]] = Counter()
         self._paused_courses: set[Execution] = set()
@@ -173,6 +177,7 @@ class Executor:
                 channel=execution,
             )
         execution.is_started = False
+        execution.attempt += 1
         self._begin(tool)
         endings = self._endings
         endings.began(execution)
@@ -203,6 +208,11 @@ class Executor:
         )
         execution.asking = asking
         return execution
+
+    @property
+    def asking(self) -> int:
+        """Calls that wait for a person."""
+        return self._paused.total()
 
     @property
     def paused_courses(self) -> int:

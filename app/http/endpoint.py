@@ -250,7 +250,10 @@ class Endpoint:
         await exchange.response.error(error, exchange.record.id)
 
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
-        sender = new(Sender, (exchange.principal, exchange.headers, exchange.record.address))
+        sender = new(
+            Sender,
+            (exchange.principal, exchange.headers, exchange.record.address, exchange.record),
+        )
         answer = self._router.dispatch(call, sender)
         if type(answer) is Execution:  # most are, and asking about a union takes its time
             return carry_call(answer, call.id, exchange, self._execution_settings)
@@ -269,7 +272,7 @@ class Endpoint:
         if isinstance(answer, Execution):
             return carry_call(answer, call.id, exchange, self._execution_settings)
         if isinstance(answer, Reply):
-            exchange.record.outcome = answer.outcome
+            exchange.record.answered(answer.outcome, answer.result)
             if answer.headers:
                 mirror(answer.headers, exchange)
             message = result_response(call.id, answer.result)

@@ -21,6 +21,7 @@ from app.methods.answers import Sender
 from app.methods.observing import Observers
 from app.methods.record import RequestRecord
 from app.methods.subscriptions import Hub, Stream
+from app.observability.logs import EventLog
 from app.protocol.errors import (
     InternalError,
     InvalidRequest,
@@ -72,6 +73,7 @@ class LegacyEndpoint:
         self._calls = calls
         self._replays = replays
         self._hub = hub
+        self._requests = EventLog("request")
 
     @staticmethod
     def is_of_session(headers: HeaderMap) -> bool:
@@ -114,7 +116,7 @@ class LegacyEndpoint:
         session = await self._session(exchange)
         if message.method == "initialize":
             opened = self._methods.open(message, exchange.principal)
-            exchange.record.of_client(opened.client)
+            exchange.record.of_client(opened.client, opened.revision.version)
             exchange.response.add_headers([(SESSION_HEADER, opened.token.encode())])
             await self._send(result_response(_id(message), opened.result), exchange)
             return
@@ -128,7 +130,7 @@ class LegacyEndpoint:
         if isinstance(answer, Running):
             await self._calls.carry(answer, _id(message), session, exchange)
             return
-        exchange.record.outcome = answer.outcome
+        exchange.record.answered(answer.outcome, answer.result)
         if answer.headers:
             mirror(answer.headers, exchange)
         await self._send(result_response(_id(message), answer.result), exchange)
@@ -201,8 +203,7 @@ class LegacyEndpoint:
         for message in batch.notifications:
             if message.method == "notifications/cancelled" and session is not None:
                 await self._methods.cancel(session, message.params)
-        sender = _sender(exchange)
-        coming = (self._of_batch(each, revision, session, sender) for each in batch.requests)
+        coming = (self._of_batch(each, revision, session, exchange) for each in batch.requests)
         answers = [answer for answer in await asyncio.gather(*coming) if answer is not None]
         if not answers:
             await exchange.response.empty(202)
@@ -214,31 +215,37 @@ class LegacyEndpoint:
             await exchange.response.end()
 
     async def _of_batch(
-        self, message: Message, revision: Revision, session: Session | None, sender: Sender
+        self, message: Message, revision: Revision, session: Session | None, exchange: Exchange
     ) -> bytes | None:
         """The response to one request of a batch: whole, and without a stream to ask on.
 
         None: the client has cancelled it meanwhile.
         """
         id = _id(message)
+        record = exchange.record.part(message)
+        sender = Sender(exchange.principal, None, record.address, record)
         try:
             answer = await self._methods.answer(message, revision, session, sender, can_ask=False)
             if not isinstance(answer, Running):
+                record.answered(answer.outcome, answer.result)
                 return result_response(id, answer.result)
-            return await self._end_of_batch(answer, id)
+            return await self._end_of_batch(answer, id, record)
         except ProtocolError as error:
             if self._observers is not None:
-                record = RequestRecord()
-                record.of_legacy(message)
-                record.principal, record.address = sender.principal, sender.address
                 await self._observers.refused(error, record)
+            record.refused(error)
             return told(error).response(id)
         except Exception:
             # Our bug; the others of the batch go on.
+            record.outcome = "internal_error"
             log.exception("request_failed", method=message.method)
             return told(InternalError("Internal error.")).response(id)
+        finally:
+            record.write(self._requests)
 
-    async def _end_of_batch(self, running: Running, id: RequestId) -> bytes | None:
+    async def _end_of_batch(
+        self, running: Running, id: RequestId, record: RequestRecord
+    ) -> bytes | None:
         execution = running.execution
         try:
             while not execution.is_settled:
@@ -249,6 +256,7 @@ class LegacyEndpoint:
             raise
         finally:
             self._methods.finished(running.session, id)
+            record.ended(execution)
         return None if execution.cancelled else result_response(id, running.result())
 
     async def _send(self, message: bytes, exchange: Exchange) -> None:
@@ -355,7 +363,7 @@ class LegacyEndpoint:
         if token is None:
             return None
         session = await self._methods.sessions.find(token.decode("latin-1"), exchange.principal)
-        exchange.record.of_client(session.client)
+        exchange.record.of_client(session.client, session.revision.version)
         return session
 
 
@@ -375,7 +383,7 @@ def _revision(session: Session | None, version: str | None) -> Revision:
 
 
 def _sender(exchange: Exchange) -> Sender:
-    return Sender(exchange.principal, None, exchange.record.address)
+    return Sender(exchange.principal, None, exchange.record.address, exchange.record)
 
 
 def _id(message: Message) -> RequestId:

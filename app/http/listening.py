@@ -8,6 +8,7 @@ from app.http.exchange import Exchange
 from app.http.responses import Response, event
 from app.methods.answers import Subscription
 from app.methods.subscriptions import Hub, Stream
+from app.observability.metrics import NOTIFICATIONS
 from app.protocol.headers import HeaderMap
 from app.protocol.messages import ServerMessages, acknowledged, tools_list_changed
 from app.protocol.schema import RequestId
@@ -72,6 +73,7 @@ async def tell(stream: Stream, changed: bytes, response: Response) -> None:
         if stream.changed:
             stream.changed = False
             await response.notify(changed)
+            NOTIFICATIONS.inc("notifications/tools/list_changed")
         elif stream.quiet and not stream.closing:
             await response.keep_alive()
         stream.quiet = False

@@ -191,7 +191,7 @@ class Watched:
     def __init__(self, observers: Observers, call: Call, sender: Sender) -> None:
         self._observers = observers
         self._call = call
-        self._principal, _, self._address = sender
+        self._principal, self._address = sender.principal, sender.address
         self._arguments = encoded_arguments(call) if observers.needs_arguments else b""
         self._began = observers.clock()
         self._start = time.perf_counter()

@@ -72,11 +72,13 @@ class Opened(NamedTuple):
     Attributes:
         token: Of the session.
         client: For display alone.
+        revision: That the session speaks.
     """
 
     result: bytes
     token: str
     client: Implementation
+    revision: Revision
 
 
 class LegacyMethods:
@@ -137,7 +139,8 @@ class LegacyMethods:
             logging=True,
             instructions=self._instructions,
         )
-        return Opened(result, self.sessions.begin(opening, principal), opening.client)
+        token = self.sessions.begin(opening, principal)
+        return Opened(result, token, opening.client, opening.revision)
 
     async def answer(
         self,

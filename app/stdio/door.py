@@ -171,7 +171,7 @@ class Door:
                 rest: Rest = self._ask(flight, serve)
             else:
                 flight.record.principal = principal
-                rest = serve(flight, Sender(principal))
+                rest = serve(flight, Sender(principal, record=flight.record))
         except ProtocolError as error:
             rest = self._refuse_flight(error, flight)
         except Exception:
@@ -238,7 +238,7 @@ class Door:
             if authenticator is self._authenticator():
                 break
         flight.record.principal = principal
-        rest = serve(flight, Sender(principal))
+        rest = serve(flight, Sender(principal, record=flight.record))
         if rest is not None:
             await rest
 
@@ -259,7 +259,7 @@ class Door:
         if isinstance(answer, Execution):
             return carry_call(answer, flight, self._channel)
         if isinstance(answer, Reply):
-            flight.record.outcome = answer.outcome
+            flight.record.answered(answer.outcome, answer.result)
             flight.send(result_response(flight.id, answer.result))
             return None
         return carry_subscription(

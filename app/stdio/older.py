@@ -16,6 +16,7 @@ from app.legacy.revisions import ASSUMED
 from app.methods.answers import Sender
 from app.methods.observing import Observers
 from app.methods.subscriptions import Hub
+from app.observability.metrics import NOTIFICATIONS
 from app.protocol.errors import ProtocolError
 from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Notification, Response
@@ -94,7 +95,7 @@ class OlderRevisions:
                 return
             session = self._session
             if session is not None:
-                flight.record.of_client(session.client)
+                flight.record.of_client(session.client, session.revision.version)
             answer = await self._methods.answer(
                 message,
                 ASSUMED if session is None else session.revision,
@@ -106,7 +107,7 @@ class OlderRevisions:
             if isinstance(answer, Running):
                 await self._carry(answer, flight, in_batch=in_batch)
             else:
-                flight.record.outcome = answer.outcome
+                flight.record.answered(answer.outcome, answer.result)
                 flight.send(result_response(message.id, answer.result))
         except ProtocolError as error:
             flight.record.refused(error)
@@ -116,7 +117,7 @@ class OlderRevisions:
 
     async def _open(self, message: Message, sender: Sender, flight: Flight) -> bytes:
         opened = self._methods.open(message, sender.principal)
-        flight.record.of_client(opened.client)
+        flight.record.of_client(opened.client, opened.revision.version)
         self._session = await self._methods.sessions.find(opened.token, sender.principal)
         if self._listening is None:
             listening = self._listen(sender)
@@ -141,9 +142,7 @@ class OlderRevisions:
             raise
         finally:
             self._methods.finished(running.session, flight.id)
-            if execution.refusal is None:
-                flight.record.outcome = execution.outcome
-                flight.record.error_id = execution.error_id
+            flight.record.ended(execution)
 
     async def _listen(self, sender: Sender) -> None:
         known_by = None if sender.principal.issuer is None else self._credential
@@ -156,6 +155,7 @@ class OlderRevisions:
                 if stream.changed:
                     stream.changed = False
                     self._channel.put(TOOLS_LIST_CHANGED)
+                    NOTIFICATIONS.inc("notifications/tools/list_changed")
                 elif stream.closing or stream.gone:
                     return
         finally:
