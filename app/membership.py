@@ -27,7 +27,7 @@ class Drainable(Protocol):
     """What takes requests, and can be told to take no further ones."""
 
     @property
-    def draining(self) -> bool:
+    def is_draining(self) -> bool:
         """Whether it wants no further requests, for whatever reason."""
 
     def begin_drain(self) -> None:
@@ -107,7 +107,7 @@ class Membership:
             configuration=self._fingerprint(),
             catalog=self._registry.catalog.fingerprint[:DIGITS],
             reloads=self._reloads,
-            draining=self._door is not None and self._door.draining,
+            draining=self._door is not None and self._door.is_draining,
         )
 
     # The life of the process.

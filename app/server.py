@@ -86,14 +86,14 @@ class App(Application):
         reasons = []
         if self._is_ending:
             reasons.append("The server is about to stop.")
-        elif self.draining:
+        elif self.is_draining:
             reasons.append("The server is drained.")
         if service.state.is_required and service.state.problem:
             reasons.append("The shared state cannot be used; the log says why.")
         return Readiness(not reasons, tuple(reasons), service.fleet.detail())
 
     @property
-    def draining(self) -> bool:
+    def is_draining(self) -> bool:
         """Whether requests are served, but should go elsewhere."""
         return self._drained_since is not None
 
@@ -160,7 +160,7 @@ class App(Application):
         await service.start()
         service.registry.settle()
         self.service = service
-        if self.draining:  # it was drained before it began, as a worker that replaces another
+        if self.is_draining:  # it was drained before it began, as a worker that replaces another
             service.hub.drain(0.0)
         listener = self._admin or bind_admin(self._settings.admin)
         try:

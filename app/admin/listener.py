@@ -17,6 +17,7 @@ from app.admin.operations import Answer, Operations
 from app.fleet.control import Full, Unusable
 from app.fleet.keeping import Contended
 from app.http.gate import Gate, is_json
+from app.http.responses import Receive, Scope, Send
 from app.protocol.errors import (
     MethodNotAllowed,
     NotFound,
@@ -109,9 +110,18 @@ class Listener:
             exception_handlers={HTTPException: self._nothing_there},
         )
         self._app.router.redirect_slashes = False
+        self.on_drain: Callable[[bool], None] = lambda _: None
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._app(scope, receive, send)
+    # What its server asks and tells (app.http.serving.Served). It ends with the process.
+
+    def serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self._app(scope, receive, send)
+
+    def begin_end(self) -> float:
+        return 0.0
+
+    def stop(self) -> None:
+        pass
 
     def _guarded(self, handle: Handle) -> Callable[[Request], Awaitable[Response]]:
         async def guarded(request: Request) -> Response:

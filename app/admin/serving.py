@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -43,8 +43,8 @@ async def administration(
         return
     own = _server_settings(settings)
     gate = Gate(own, section="admin")
-    app = Beside(Listener(Operations(console), gate, Access(gate, console.administrators)))
-    server = make_server(app, own, on_listening=_listening, is_main=False)
+    app = Listener(Operations(console), gate, Access(gate, console.administrators))
+    server = make_server(app, own, on_listening=_listening, heeds_signals=False)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="administrative listener")
     try:
         yield
@@ -53,20 +53,6 @@ async def administration(
         await asyncio.wait({task}, timeout=STOP_S)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-class Beside:
-    """A listener as its server knows it (``app.http.serving.Served``): it ends with the process."""
-
-    def __init__(self, listener: Listener) -> None:
-        self.serve = listener.__call__
-        self.on_drain: Callable[[bool], None] = lambda _: None
-
-    def begin_end(self) -> float:
-        return 0.0
-
-    def stop(self) -> None:
-        """There is nothing to tell it."""
 
 
 def _listening(host: str, port: int) -> None:

@@ -19,7 +19,8 @@ class Exit(IntEnum):
     BIND = 6
     """The address cannot be bound."""
     CREDENTIAL = 7
-    """``stdio``: the credential in the environment is missing, malformed or refused."""
+    """The credential in the environment of ``stdio``, or the key of ``admin``, is missing,
+    malformed or refused."""
     WORKERS = 8
     """``serve --workers``: they crash again and again, or one did when it was to end."""
     STUCK = 9

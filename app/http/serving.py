@@ -85,7 +85,7 @@ class Server(uvicorn.Server):
         on_listening: Callable[[str, int], None],
         on_signal: Callable[[], None],
         is_supervised: bool,
-        heeds_signals: bool,
+        heeds_signals: bool = True,
     ) -> None:
         super().__init__(config)
         self._heeds_signals = heeds_signals
@@ -182,14 +182,13 @@ def make_server(
     on_listening: Callable[[str, int], None],
     on_signal: Callable[[], None] = lambda: None,
     is_supervised: bool = False,
-    is_main: bool = True,
+    heeds_signals: bool = True,
 ) -> Server:
     """A server for an application. The parser and the loop are pinned: with the pure Python
     ones a request costs several times as much.
 
     Args:
-        is_main: False for one beside the server of the process: it heeds no signals, and its
-            application has no lifespan.
+        heeds_signals: False for one beside the server of the process.
     """
     config = uvicorn.Config(
         app.serve,
@@ -201,7 +200,7 @@ def make_server(
             request_timeout_s=settings.request_timeout_s,
         ),
         ws="none",
-        lifespan="on" if is_main else "off",
+        lifespan="on",
         interface="asgi3",
         log_config=None,
         access_log=False,
@@ -217,7 +216,7 @@ def make_server(
         on_listening=on_listening,
         on_signal=on_signal,
         is_supervised=is_supervised,
-        heeds_signals=is_main,
+        heeds_signals=heeds_signals,
     )
 
 

@@ -62,32 +62,14 @@ def serving_two(factory: Callable[..., ServerProcess], config: Mapping[str, Any]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def troubled(
-    tmp_path_factory: pytest.TempPathFactory, shared: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """Two servers in trouble that takes its time, beside each other and all other tests.
-
-    One has a worker that does not hear SIGTERM; the workers of the other end when they load tools.
-    """
-    folder = tmp_path_factory.mktemp("crashing")
-    (folder / "crashes.py").write_text("import os\n\nos._exit(70)\n", "utf-8")
-    crashing = ServerProcess(folder, shared, args=TWO, start=False)
-    looping = subprocess.Popen(
-        crashing.command,
-        cwd=ROOT,
-        env=clean_environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    hung = serving_two(ServerProcess, {**shared, **FLEET})
-    victim = min(serving(hung))
+def hung(shared: dict[str, Any]) -> tuple[ServerProcess, int, datetime]:
+    """A server with a worker that does not hear SIGTERM, told to end beside all other tests."""
+    server = serving_two(ServerProcess, {**shared, **FLEET})
+    victim = min(serving(server))
     os.kill(victim, signal.SIGSTOP)
     begun = datetime.now(UTC)
-    hung.terminate()
-    yield {"hung": hung, "victim": victim, "begun": begun, "looping": looping}
-    looping.kill()
-    looping.wait()
-    crashing.discard()
+    server.terminate()
+    return server, victim, begun
 
 
 def test_a_worker_that_dies_is_replaced(started: Begin) -> None:
@@ -166,25 +148,39 @@ def test_workers_end_with_their_supervisor(tmp_path: Path, shared: dict[str, Any
     server.stop()
 
 
-def test_a_worker_that_does_not_hear_is_killed_in_the_end(troubled: dict[str, Any]) -> None:
-    server: ServerProcess = troubled["hung"]
+def test_a_worker_that_does_not_hear_is_killed_in_the_end(
+    hung: tuple[ServerProcess, int, datetime],
+) -> None:
+    server, victim, begun = hung
     server.expected = Exit.STUCK
     server.stop()
     (line,) = server.logs("worker_killed")
-    took_s = (datetime.fromisoformat(line["timestamp"]) - troubled["begun"]).total_seconds()
+    took_s = (datetime.fromisoformat(line["timestamp"]) - begun).total_seconds()
     limit_s = WINDOW_S + 0.2 + CLOSING_S + KILL_SLACK_S
     assert limit_s - 0.1 < took_s < limit_s + 1
-    assert line["pid"] == troubled["victim"]
-    assert not is_alive(troubled["victim"])
+    assert line["pid"] == victim
+    assert not is_alive(victim)
 
 
-def test_workers_that_keep_dying_end_the_whole_with_a_code(troubled: dict[str, Any]) -> None:
-    looping: subprocess.Popen[str] = troubled["looping"]
-    _, said = looping.communicate(timeout=40)
-    assert looping.returncode == Exit.WORKERS
-    assert said.count('"event":"worker_died"') == 2 * 5 + 1
-    assert '"exit_code":70' in said
-    assert said.count('"event":"workers_keep_dying"') == 1
+def test_workers_that_keep_dying_end_the_whole_with_a_code(
+    tmp_path: Path, shared: dict[str, Any]
+) -> None:
+    (tmp_path / "crashes.py").write_text("import os\n\nos._exit(70)\n", "utf-8")
+    server = ServerProcess(tmp_path, shared, args=TWO, start=False)
+    done = subprocess.run(
+        server.command,
+        cwd=ROOT,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    server.discard()
+    assert done.returncode == Exit.WORKERS
+    assert done.stderr.count('"event":"worker_died"') == 2 * 5 + 1
+    assert '"exit_code":70' in done.stderr
+    assert done.stderr.count('"event":"workers_keep_dying"') == 1
 
 
 UNABLE: Final = """
