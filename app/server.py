@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 
 from app.backing import State
 from app.http.routes import Application
-from app.service import Service
+from app.service import Service, tracing_of
 from app.settings import Settings
 
 
@@ -60,7 +60,13 @@ class App(Application):
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        service = Service(self._settings, config=self._config, flags=self._flags, state=self._state)
+        service = Service(
+            self._settings,
+            config=self._config,
+            flags=self._flags,
+            state=self._state,
+            tracing=tracing_of(self._settings),
+        )
         await service.start()
         service.registry.settle()
         self.service = service

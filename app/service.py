@@ -32,6 +32,7 @@ from app.methods.discover import Discover
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen, Stream
 from app.methods.tools import CallTool, ListTools
+from app.observability.tracing import FLUSH_S, Tracing, open_tracing
 from app.policy.limits import Limiter
 from app.principal import Principal
 from app.protocol.errors import Unauthorized, Unavailable
@@ -70,6 +71,15 @@ def server_messages(settings: Settings) -> ServerMessages:
     return ServerMessages(server_info(settings))
 
 
+def tracing_of(settings: Settings) -> Tracing | None:
+    """What makes spans for a server with these settings; None: nothing does.
+
+    Raises:
+        TelemetryMissing: Tracing is turned on, and the extra that it needs is not installed.
+    """
+    return open_tracing(settings.tracing, name=settings.server.name, version=server_version())
+
+
 def key_ring(settings: Settings) -> KeyRing:
     """The configured keys, or one that lives as long as the process."""
     keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
@@ -93,6 +103,7 @@ class Service:
         pages: Whether users reach pages of this process.
         log_problems: Whether problems with tools go to the log.
         state: Shared with the other servers of a fleet; None: of this process alone.
+        tracing: Makes spans; None: there are none. Closed with the service.
     """
 
     def __init__(
@@ -105,8 +116,11 @@ class Service:
         pages: bool = True,
         log_problems: bool = True,
         state: State | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self.settings = settings
+        self._tracing = tracing
+        self.spans = spans = None if tracing is None else tracing.spans
         self._config = config
         self._flags = flags
         messages = server_messages(settings)
@@ -161,6 +175,7 @@ class Service:
             end=self._call_ended,
             processes=processes,
             manner=_manner(settings),
+            spans=spans,
         )
         self._courses = Courses(
             self.executor,
@@ -196,6 +211,7 @@ class Service:
                     desk=desk,
                     clock=time.time,
                     challenge=lambda: self.endpoint.authenticator.challenge,
+                    spans=spans,
                 ),
                 "subscriptions/listen": Listen(tools_change=tools_change),
             }
@@ -219,9 +235,11 @@ class Service:
                 ),
                 self._replays,
                 self.hub,
+                spans=spans,
             )
             if settings.legacy.enabled
             else None,
+            spans=spans,
         )
         self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
@@ -261,6 +279,8 @@ class Service:
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
+        if self._tracing is not None:
+            await self._tracing.close(min(FLUSH_S, self.settings.server.shutdown_grace_s))
 
     def _older_revisions(
         self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool

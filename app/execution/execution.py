@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from app.execution.asking import Asking, Desk
 from app.execution.manner import Manner
+from app.observability.spans import RunSpan
 from app.principal import ANONYMOUS, Principal
 from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call
@@ -99,6 +100,7 @@ class Execution:
         on_pause: Told when the first question begins to wait.
         left_s: What was left until the deadline when the first of them began to wait.
         course: Stops what stands around the runs when nobody waits any more, if anything does.
+        run_span: Of the run of the tool's code that is under way; None: nobody records it.
     """
 
     __slots__ = (
@@ -137,6 +139,7 @@ class Execution:
         "refusal",
         "result",
         "run_ended",
+        "run_span",
         "timeout_s",
         "tool",
         "wake_at",
@@ -196,6 +199,7 @@ class Execution:
         self.on_pause: Callable[[], None] | None = None
         self.run_ended: Callable[[Ending], None] | None = None
         self.course: Leavable | None = None
+        self.run_span: RunSpan | None = None
 
     @property
     def identity(self) -> tuple[str | None, str | None]:
@@ -237,6 +241,8 @@ class Execution:
         if self.result is None and not self.cancelled:
             self.cancelled = True
             self.outcome = Outcome.CANCELLED
+            if self.run_span is not None:
+                self.run_span.end(Outcome.CANCELLED)
             self._leave(self)
             self.wake()
 
@@ -248,6 +254,8 @@ class Execution:
             self._flush_progress()
             self.result = result
             self.outcome = outcome
+            if self.run_span is not None:
+                self.run_span.end(outcome)
             self.wake()
 
     def refuse(self, error: ProtocolError) -> None:

@@ -1,6 +1,7 @@
 """The MCP endpoint: one POST in, one response out."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Coroutine
 from typing import Any, Final
 
@@ -15,10 +16,12 @@ from app.http.gate import NO_MEDIA, Gate
 from app.http.legacy import LegacyEndpoint, no_session
 from app.http.listening import carry_subscription
 from app.http.responses import Receive, Scope, Send
+from app.http.tracing import span_of
 from app.methods.answers import Answer, Reply, Sender
 from app.methods.router import Router
 from app.methods.subscriptions import Hub
 from app.observability.logs import EventLog
+from app.observability.spans import Spans
 from app.principal import Principal
 from app.protocol.errors import (
     HeaderMismatch,
@@ -46,6 +49,7 @@ class Endpoint:
         router: Answers what has passed the checks.
         hub: Opens listen streams.
         legacy: Answers clients of older revisions; None: they are not served.
+        spans: Makes the spans of requests; None: there are none.
 
     Attributes:
         authenticator: Says who calls. Replaced in the step in which the rules are, when settings
@@ -61,9 +65,11 @@ class Endpoint:
         authenticator: Authenticator,
         *,
         legacy: LegacyEndpoint | None,
+        spans: Spans | None = None,
     ) -> None:
         self.authenticator = authenticator
         self._legacy = legacy
+        self._spans = spans
         self._execution_settings = settings.execution
         self._gate = Gate(settings.server, sessions=legacy is not None)
         self._addresses = Addresses(settings.server.trusted_proxies)
@@ -113,7 +119,13 @@ class Endpoint:
                 raise
             await response.error(InternalError("Internal error."), record.id)
         finally:
-            record.write(self._requests, response.status)
+            self._end(exchange)
+
+    def _end(self, exchange: Exchange) -> None:
+        record = exchange.record
+        if record.span is not None:
+            record.span.leave()
+        record.write(self._requests, exchange.response.status)
 
     def _admit(self, exchange: Exchange) -> bool:
         """Look at who may send here at all. False: it is a preflight.
@@ -169,6 +181,7 @@ class Endpoint:
     # settings nor the new ones allow must not pass while they are exchanged.
 
     async def _ask(self, exchange: Exchange) -> Principal:
+        since_ns = time.time_ns()
         while True:
             authenticator, query = self.authenticator, exchange.scope["query_string"]
             try:
@@ -178,6 +191,7 @@ class Endpoint:
                     raise
                 continue  # what the old settings could not say the new ones may
             if authenticator is self.authenticator:
+                exchange.asked_ns = (since_ns, time.time_ns())
                 return principal
 
     def _take(self, exchange: Exchange) -> bytes | None:
@@ -206,7 +220,10 @@ class Endpoint:
         if body is None or len(body) > self._gate.max_body_bytes:
             raise self._gate.too_large()
         record = exchange.record
-        match classify(exchange.headers, body, legacy=self._legacy is not None):
+        inbound = classify(exchange.headers, body, legacy=self._legacy is not None)
+        if self._spans is not None:
+            record.span = span_of(self._spans, inbound, exchange)
+        match inbound:
             case Call() as call:
                 record.call(call)
                 return self._dispatch(call, exchange)
@@ -241,7 +258,7 @@ class Endpoint:
         return exchange.response.error(error, id)
 
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
-        sender = new(Sender, (exchange.principal, exchange.headers, exchange.record.address))
+        sender = new(Sender, (exchange.principal, exchange.headers, exchange.record.address, None))
         answer = self._router.dispatch(call, sender)
         if type(answer) is Execution:  # most are, and asking about a union takes its time
             return carry_call(answer, call.id, exchange, self._execution_settings)

@@ -14,11 +14,14 @@ from app.http.gate import ALLOW_SESSIONS, negotiate
 from app.http.legacy_calls import RETRY_MS, LegacyCalls
 from app.http.listening import credential_of, tell
 from app.http.responses import event, priming_event
+from app.http.tracing import begin_span, meta_of
 from app.legacy.errors import told
 from app.legacy.notifications import TOOLS_LIST_CHANGED
 from app.legacy.revisions import ASSUMED, REVISIONS, Revision
 from app.methods.answers import Sender
+from app.methods.record import RequestRecord
 from app.methods.subscriptions import Hub, Stream
+from app.observability.spans import Spans
 from app.protocol.errors import (
     InternalError,
     InvalidRequest,
@@ -31,6 +34,7 @@ from app.protocol.headers import HeaderMap
 from app.protocol.inbound import unsupported, unsupported_by_all, unsupported_in_session
 from app.protocol.jsonrpc import Batch, Message, loads, result_response
 from app.protocol.schema import MODERN_PROTOCOL_VERSIONS, RequestId
+from app.protocol.trace_context import context_in_headers
 from app.sessions.batches import is_response, read_batch
 from app.sessions.methods import LegacyMethods, Running
 from app.sessions.replays import Place, Replays, place_of
@@ -53,15 +57,23 @@ class LegacyEndpoint:
 
     Args:
         hub: Knows when somebody finds another list.
+        spans: Makes the spans of what is in batches; None: there are none.
     """
 
     def __init__(
-        self, methods: LegacyMethods, calls: LegacyCalls, replays: Replays, hub: Hub
+        self,
+        methods: LegacyMethods,
+        calls: LegacyCalls,
+        replays: Replays,
+        hub: Hub,
+        *,
+        spans: Spans | None = None,
     ) -> None:
         self._methods = methods
         self._calls = calls
         self._replays = replays
         self._hub = hub
+        self._spans = spans
 
     @staticmethod
     def is_of_session(headers: HeaderMap) -> bool:
@@ -102,15 +114,20 @@ class LegacyEndpoint:
 
     async def _request(self, message: Message, version: str | None, exchange: Exchange) -> None:
         session = await self._session(exchange)
+        revision, span = _revision(session, version), exchange.record.span
         if message.method == "initialize":
             opened = self._methods.open(message, exchange.principal)
             exchange.record.of_client(opened.client)
+            if span is not None:
+                span.of_version(opened.version)
             exchange.response.add_headers([(SESSION_HEADER, opened.token.encode())])
             await self._send(result_response(_id(message), opened.result), exchange)
             return
+        if span is not None:
+            span.of_version(revision.version)
         answer = await self._methods.answer(
             message,
-            _revision(session, version),
+            revision,
             session,
             _sender(exchange),
             can_ask=session is not None and exchange.accepts.stream,
@@ -174,6 +191,8 @@ class LegacyEndpoint:
         """Tell an error in the form of these revisions."""
         exchange.record.refused(error)
         legacy = told(error)
+        if exchange.record.span is not None:
+            exchange.record.span.refused(error, legacy.error["code"])
         exchange.response.add_headers(legacy.headers)
         # In band where it answers a request; GET, DELETE and notifications have the status alone.
         status = error.http_status if id is None else legacy.http_status
@@ -189,8 +208,7 @@ class LegacyEndpoint:
         for message in batch.notifications:
             if message.method == "notifications/cancelled" and session is not None:
                 await self._methods.cancel(session, message.params)
-        sender = _sender(exchange)
-        coming = (self._of_batch(each, revision, session, sender) for each in batch.requests)
+        coming = (self._of_batch(each, revision, session, exchange) for each in batch.requests)
         answers = [answer for answer in await asyncio.gather(*coming) if answer is not None]
         if not answers:
             await exchange.response.empty(202)
@@ -202,26 +220,57 @@ class LegacyEndpoint:
             await exchange.response.end()
 
     async def _of_batch(
-        self, message: Message, revision: Revision, session: Session | None, sender: Sender
+        self, message: Message, revision: Revision, session: Session | None, exchange: Exchange
     ) -> bytes | None:
         """The response to one request of a batch: whole, and without a stream to ask on.
 
         None: the client has cancelled it meanwhile.
         """
-        id = _id(message)
+        record = RequestRecord()  # for its span; the batch has one line
+        if self._spans is not None:
+            record.span = begin_span(
+                self._spans,
+                exchange,
+                message.method,
+                message.id,
+                meta=meta_of(message),
+                version=revision.version,
+            )
+            if session is not None:
+                record.span.of_session(session.id)
+        try:
+            return await self._answer_of_batch(message, revision, session, exchange, record)
+        finally:
+            if record.span is not None:
+                record.span.end(record.outcome, record.error_id)
+
+    async def _answer_of_batch(
+        self,
+        message: Message,
+        revision: Revision,
+        session: Session | None,
+        exchange: Exchange,
+        record: RequestRecord,
+    ) -> bytes | None:
+        id, sender = _id(message), _sender(exchange)
         try:
             answer = await self._methods.answer(message, revision, session, sender, can_ask=False)
             if not isinstance(answer, Running):
+                record.outcome = answer.outcome
                 return result_response(id, answer.result)
-            return await self._end_of_batch(answer, id)
+            return await self._end_of_batch(answer, id, record)
         except ProtocolError as error:
+            record.refused(error)
             return told(error).response(id)
         except Exception:
             # Our bug; the others of the batch go on.
             log.exception("request_failed", method=message.method)
+            record.outcome = "internal_error"
             return told(InternalError("Internal error.")).response(id)
 
-    async def _end_of_batch(self, running: Running, id: RequestId) -> bytes | None:
+    async def _end_of_batch(
+        self, running: Running, id: RequestId, record: RequestRecord
+    ) -> bytes | None:
         execution = running.execution
         try:
             while not execution.is_over:
@@ -232,6 +281,7 @@ class LegacyEndpoint:
             raise
         finally:
             self._methods.finished(running.session, id)
+            record.outcome, record.error_id = execution.outcome, execution.error_id
         return None if execution.cancelled else result_response(id, running.result())
 
     async def _send(self, message: bytes, exchange: Exchange) -> None:
@@ -339,6 +389,8 @@ class LegacyEndpoint:
             return None
         session = await self._methods.sessions.find(token.decode("latin-1"), exchange.principal)
         exchange.record.of_client(session.client)
+        if exchange.record.span is not None:
+            exchange.record.span.of_session(session.id)
         return session
 
 
@@ -358,7 +410,8 @@ def _revision(session: Session | None, version: str | None) -> Revision:
 
 
 def _sender(exchange: Exchange) -> Sender:
-    return Sender(exchange.principal, None, exchange.record.address)
+    trace = context_in_headers(exchange.headers) if b"traceparent" in exchange.headers else None
+    return Sender(exchange.principal, None, exchange.record.address, trace)
 
 
 def _id(message: Message) -> RequestId:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from app.execution.execution import Execution
 from app.principal import ANONYMOUS, Principal
 from app.protocol.headers import HeaderMap
+from app.protocol.trace_context import TraceContext
 
 
 class Sender(NamedTuple):
@@ -14,11 +15,13 @@ class Sender(NamedTuple):
     Attributes:
         headers: None where the transport has none (stdio): ``Mcp-*`` rules are HTTP's alone.
         address: Of the client, as far as it can be trusted; None where it is not known.
+        trace: What headers say where they are left out.
     """
 
     principal: Principal = ANONYMOUS
     headers: HeaderMap | None = None
     address: str | None = None
+    trace: TraceContext | None = None
 
 
 class Reply(NamedTuple):

@@ -4,6 +4,7 @@ import time
 from typing import Final
 
 from app.observability.logs import EventLog, printable
+from app.observability.spans import RequestSpan
 from app.principal import ANONYMOUS
 from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call, trace_parent
@@ -20,6 +21,7 @@ class RequestRecord:
         address: Of the client, where it is known.
         principal: Who calls, once that is known.
         is_written: Whether somebody else has written the line of this request.
+        span: Of this request, ended with its line; None: there is none.
     """
 
     __slots__ = (
@@ -37,6 +39,7 @@ class RequestRecord:
         "method",
         "outcome",
         "principal",
+        "span",
     )
 
     def __init__(self) -> None:
@@ -54,6 +57,12 @@ class RequestRecord:
         self.outcome = "ok"
         self.is_written = False
         self.error_id: str | None = None
+        self.span: RequestSpan | None = None
+
+    @property
+    def age_s(self) -> float:
+        """How long ago the request arrived."""
+        return time.perf_counter() - self._start
 
     def call(self, call: Call) -> None:
         """The request passed the checks of its envelope and headers."""
@@ -88,6 +97,8 @@ class RequestRecord:
         self._code, self._setting = error.code, error.setting
         if self.outcome == "denied":
             self._reason = error.message  # a sentence of ours, which quotes no credential
+        if self.span is not None:
+            self.span.refused(error)
 
     def write(self, log: EventLog, status: int | None = None) -> None:
         """Write the line, unless it is written already.
@@ -122,11 +133,19 @@ class RequestRecord:
             fields["error_id"] = self.error_id
         if self._tool is not None:
             fields["tool"] = self._tool
-        if self._trace is not None:
-            fields["trace_id"] = self._trace
+        trace = self._end_span()
+        if trace is not None:
+            fields["trace_id"] = trace
         if self._client is not None:
             fields["client"] = self._client
         log.info(fields)
+
+    def _end_span(self) -> str | None:
+        """Returns the trace that the request belongs to."""
+        if self.span is None:
+            return self._trace
+        self.span.end(self.outcome, self.error_id)
+        return self.span.trace_id
 
 
 def _text(id: RequestId | None) -> str | None:

@@ -14,6 +14,7 @@ from app.execution.executor import Executor
 from app.execution.idempotency import idempotency_key
 from app.execution.results import INVALID_ARGUMENTS, ResultEncoder, message_of
 from app.methods.answers import Reply, Sender
+from app.observability.spans import Spans
 from app.policy.decision import Demand
 from app.policy.limits import Limiter
 from app.principal import Principal
@@ -111,6 +112,7 @@ class CallTool:
         desk: Opens what calls bring back from earlier rounds.
         clock: Gives POSIX time.
         challenge: Gives what writes the refusal of a caller who lacks something.
+        spans: Is told which tool a request is about; None: requests have no spans.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class CallTool:
         desk: Desk,
         clock: Callable[[], float],
         challenge: Callable[[], Challenge],
+        spans: Spans | None = None,
     ) -> None:
         self._catalog = catalog
         self._executor = executor
@@ -133,6 +136,7 @@ class CallTool:
         self._desk = desk
         self._clock = clock
         self._challenge = challenge
+        self._spans = spans
 
     def __call__(
         self, call: Call, sender: Sender
@@ -180,6 +184,8 @@ class CallTool:
         if offer is None:
             return None
         tool, demand, decision, *_ = offer
+        if self._spans is not None:
+            self._spans.of_tool(tool.name)
         if not decision.callable:
             raise self._refusal(catalog, offer, principal)
         if demand.networks and demand.refuses_address(sender.address):

@@ -33,6 +33,7 @@ from app.settings.sections import (
     ToolsSettings,
 )
 from app.settings.server import ServerSettings
+from app.settings.tracing import TracingSettings
 
 __all__ = [
     "ENVIRONMENT_TOOL",
@@ -57,6 +58,7 @@ __all__ = [
     "Settings",
     "ToolOverride",
     "ToolRate",
+    "TracingSettings",
     "is_loopback_host",
     "normal_origin",
 ]
@@ -76,6 +78,7 @@ class Settings(Section):
     state: StateSettings = StateSettings()
     secrets: SecretsSettings = SecretsSettings()
     logging: LoggingSettings = LoggingSettings()
+    tracing: TracingSettings = TracingSettings()
     overrides: Mapping[str, ToolOverride] = Field(default_factory=dict)
 
     @property

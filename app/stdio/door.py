@@ -14,6 +14,7 @@ from app.methods.record import RequestRecord
 from app.methods.router import Router
 from app.methods.subscriptions import Hub
 from app.observability.logs import EventLog
+from app.observability.spans import RequestSpan, Spans
 from app.protocol.errors import (
     InternalError,
     InvalidRequest,
@@ -65,6 +66,7 @@ class Door:
         credential: The headers by which who calls becomes known.
         max_line_bytes: For the refusal of a line that was too long.
         legacy: Serves requests without a modern ``_meta``; None: nobody does.
+        spans: Makes the spans of requests; None: there are none.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Door:
         credential: HeaderMap,
         max_line_bytes: int,
         legacy: LegacyDoor | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self._channel = channel
         self._router = router
@@ -87,6 +90,7 @@ class Door:
         self._credential = credential
         self._max_line_bytes = max_line_bytes
         self._legacy = legacy
+        self._spans = spans
         self._flights: dict[RequestId, Flight] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests = EventLog("request")
@@ -109,10 +113,10 @@ class Door:
             return
         match classify_message(line):
             case Call() as call:
-                self._begin(call.id, call.method, partial(self._dispatch, call), call)
+                message = Message(call.id, call.method, call.params)
+                self._begin(message, partial(self._dispatch, call), call)
             case Legacy(message, _):
-                assert message.id is not None
-                self._begin(message.id, message.method, partial(self._pass_on, message, False))
+                self._begin(message, partial(self._pass_on, message, False))
             case Notification() as notification:
                 self._hear(notification)
             case Response(_, error) as response:
@@ -122,8 +126,8 @@ class Door:
                     self._legacy.tell(response)
             case Rejected(_, None) if self._legacy is not None and line.lstrip()[:1] == b"[":
                 self._take_batch(line)
-            case Rejected(error, id, method):
-                self._refuse(error, id, method)
+            case Rejected(error, id, method, meta):
+                self._refuse(error, id, method, meta=meta)
 
     async def finish(self, grace_s: float, give_up: Callable[[], None]) -> None:
         """No more lines come: let what runs end, then end it.
@@ -147,20 +151,32 @@ class Door:
 
     def _begin(
         self,
-        id: RequestId,
-        method: str,
+        message: Message,
         serve: Serve,
         call: Call | None = None,
         batch: Together | None = None,
     ) -> None:
+        id, method, meta = message.id, message.method, (message.params or {}).get("_meta")
+        assert id is not None
         put = self._channel.put if batch is None else batch.add
         if id in self._flights:
             text = "A request with this id is under way; each needs an id of its own."
-            self._refuse(InvalidRequest(text), id, method, put)
+            self._refuse(InvalidRequest(text), id, method, put, meta)
             return
         flight = Flight(id, method, put)
         if call is not None:
             flight.record.call(call)
+        if self._spans is not None:
+            version = None if call is None else call.meta.protocol_version
+            flight.record.span = _begin_span(self._spans, method, id, meta, version)
+        try:
+            self._serve(flight, serve, batch)
+        finally:
+            if flight.record.span is not None:
+                flight.record.span.leave()
+
+    def _serve(self, flight: Flight, serve: Serve, batch: Together | None) -> None:
+        id, method = flight.id, flight.record.method or ""
         try:
             principal = self._authenticator().known(self._credential, b"")
             if principal is None:
@@ -268,9 +284,7 @@ class Door:
             self._legacy.tell(Response(response, InvalidRequest("Nothing was asked.")))
         together = Together(self._channel.put)
         for message in batch.requests:
-            assert message.id is not None
-            serve = partial(self._pass_on, message, True)
-            self._begin(message.id, message.method, serve, batch=together)
+            self._begin(message, partial(self._pass_on, message, True), batch=together)
         together.close()
         for message in batch.notifications:
             self._hear(Notification(message.method, message.params))
@@ -284,6 +298,10 @@ class Door:
             self._legacy.tell(notification)
         record = RequestRecord()
         record.method = notification.method
+        if self._spans is not None:
+            meta = (notification.params or {}).get("_meta")
+            record.span = _begin_span(self._spans, notification.method, None, meta)
+            record.span.leave()
         record.write(self._requests)
 
     def _cancel(self, params: dict[str, Any]) -> None:
@@ -301,10 +319,21 @@ class Door:
         id: RequestId | None = None,
         method: str | None = None,
         put: Callable[[bytes], None] | None = None,
+        meta: Any = None,
     ) -> None:
         """Answer a line that has not become a request."""
         record = RequestRecord()
         record.id, record.method = id, method
+        if self._spans is not None and method is not None:
+            record.span = _begin_span(self._spans, method, id, meta)
+            record.span.leave()
         record.refused(error)
         (put or self._channel.put)(error_response(id, error))
         record.write(self._requests)
+
+
+def _begin_span(
+    spans: Spans, method: str, id: RequestId | None, meta: Any, version: str | None = None
+) -> RequestSpan:
+    transport = {"network.transport": "pipe"}
+    return spans.request(method, id, meta, None, transport=transport, age_s=0.0, version=version)
