@@ -181,7 +181,7 @@ class Endpoint:
     # settings nor the new ones allow must not pass while they are exchanged.
 
     async def _ask(self, exchange: Exchange) -> Principal:
-        since_ns = time.time_ns()
+        since = time.perf_counter()
         while True:
             authenticator, query = self.authenticator, exchange.scope["query_string"]
             try:
@@ -191,7 +191,7 @@ class Endpoint:
                     raise
                 continue  # what the old settings could not say the new ones may
             if authenticator is self.authenticator:
-                exchange.asked_ns = (since_ns, time.time_ns())
+                exchange.asked = (since, time.perf_counter())
                 return principal
 
     def _take(self, exchange: Exchange) -> bytes | None:

@@ -60,9 +60,9 @@ class RequestRecord:
         self.span: RequestSpan | None = None
 
     @property
-    def age_s(self) -> float:
-        """How long ago the request arrived."""
-        return time.perf_counter() - self._start
+    def began(self) -> float:
+        """When the request arrived, as ``time.perf_counter()`` has it."""
+        return self._start
 
     def call(self, call: Call) -> None:
         """The request passed the checks of its envelope and headers."""

@@ -211,7 +211,7 @@ class Spans:
         headers: HeaderMap | None,
         *,
         transport: Mapping[str, str | int],
-        age_s: float,
+        began_ns: int,
         version: str | None = None,
     ) -> RequestSpan:
         """Begin the span of a request or notification, and make it the current one.
@@ -221,7 +221,7 @@ class Spans:
             meta: Its ``_meta``, whatever that is.
             headers: Of HTTP; None: there are none.
             transport: Attributes of the connection.
-            age_s: How long ago it arrived.
+            began_ns: When it arrived, in nanoseconds of POSIX time.
         """
         inner = context_in_meta(meta) if isinstance(meta, dict) and "traceparent" in meta else None
         outer = None if headers is None else context_in_headers(headers)
@@ -238,7 +238,7 @@ class Spans:
             kind=SpanKind.SERVER,
             attributes={"mcp.method.name": name},
             links=links,
-            start_time=time.time_ns() - int(age_s * 1e9),
+            start_time=began_ns,
         )
         if span.is_recording():
             span.set_attributes(transport)

@@ -1,6 +1,7 @@
 """The stdio door: one line in, as many lines out as it takes."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -336,4 +337,6 @@ def _begin_span(
     spans: Spans, method: str, id: RequestId | None, meta: Any, version: str | None = None
 ) -> RequestSpan:
     transport = {"network.transport": "pipe"}
-    return spans.request(method, id, meta, None, transport=transport, age_s=0.0, version=version)
+    return spans.request(
+        method, id, meta, None, transport=transport, began_ns=time.time_ns(), version=version
+    )
