@@ -100,17 +100,18 @@ class RequestSpan:
         span = self._span
         if not span.is_recording():
             return
-        span.set_attribute(OUTCOME, outcome)
+        attributes = {OUTCOME: outcome}
         if error_id is not None:
-            span.set_attribute("mcp_tool_server.error_id", error_id)
+            attributes["mcp_tool_server.error_id"] = error_id
         elif self._code is None and outcome == "internal_error":
             self._code, self._message = str(InternalError.code), InternalError.__name__
         if self._code is not None:
-            span.set_attribute("rpc.response.status_code", self._code)
+            attributes["rpc.response.status_code"] = self._code
         if self._code is not None or outcome in _FAILURES:
             # A result with isError: always this word ("error.type" of the conventions).
-            span.set_attribute("error.type", self._code or "tool_error")
+            attributes["error.type"] = self._code or "tool_error"
             span.set_status(Status(StatusCode.ERROR, self._message))
+        span.set_attributes(attributes)
         span.end()
 
 
@@ -232,22 +233,21 @@ class Spans:
             around = trace.get_current_span(remote_context(outer, {})).get_span_context()
             links.append(trace.Link(around))
         name = method if method in METHODS else OTHER
+        attributes = {"mcp.method.name": name, **transport}
+        if version is not None:
+            attributes["mcp.protocol.version"] = version
+        if id is not None:
+            attributes["jsonrpc.request.id"] = printable(str(id))
+        if name == "tools/call":
+            attributes["gen_ai.operation.name"] = "execute_tool"
         span = self._tracer.start_span(
             name,
             within,
             kind=SpanKind.SERVER,
-            attributes={"mcp.method.name": name},
+            attributes=attributes,
             links=links,
             start_time=began_ns,
         )
-        if span.is_recording():
-            span.set_attributes(transport)
-            if version is not None:
-                span.set_attribute("mcp.protocol.version", version)
-            if id is not None:
-                span.set_attribute("jsonrpc.request.id", printable(str(id)))
-            if name == "tools/call":
-                span.set_attribute("gen_ai.operation.name", "execute_tool")
         return RequestSpan(self._tracer, span, within)
 
     def of_tool(self, name: str) -> None:
