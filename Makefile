@@ -75,9 +75,11 @@ bench: $(STAMPS)/bench ## measure speed and memory; without ARGS the figures go 
 	$(PY) -m benchmarks $(if $(ARGS),$(ARGS),--write docs/performance.md)
 
 .PHONY: key
-key: $(STAMPS)/runtime ## make an API key for docker-compose.yml and show it once (ARGS="--id NAME --scope S")
-	@mkdir -p secrets
-	@$(PY) -m app keys create --file secrets/api-keys.toml $(if $(findstring --id,$(ARGS)),,--id compose) $(ARGS)
+key: $(STAMPS)/runtime ## make the secrets of docker-compose.yml that are missing, an API key among them (ARGS="--id NAME --scope S")
+	@deploy/secrets.sh secrets
+	@if [ -n '$(ARGS)' ] || [ ! -e secrets/api-keys.toml ]; then \
+	  $(PY) -m app keys create --file secrets/api-keys.toml $(if $(findstring --id,$(ARGS)),,--id compose) $(ARGS); \
+	else echo 'secrets/api-keys.toml is there; for another key: make key ARGS="--id NAME"' >&2; fi
 
 .PHONY: setup
 setup: $(STAMPS)/dev $(STAMPS)/tools ## only make .venv, with all that development needs

@@ -72,6 +72,7 @@ def load_settings(
             _table(values, section)[key] = value
             sources[f"{section}.{key}"] = "command line"
     problems += _reserved(values, source, sources)
+    problems += _read_keys(values, source, sources)
     settings: Settings | None = None
     try:
         settings = Settings.model_validate(values)
@@ -176,6 +177,30 @@ def _reserved(values: dict[str, Any], source: str, sources: Mapping[str, str]) -
                 )
             )
     return problems
+
+
+def _read_keys(values: dict[str, Any], source: str, sources: dict[str, str]) -> list[Problem]:
+    """Put the keys that ``[secrets] keys_file`` holds where the others would stand.
+
+    Empty lines, and lines that begin with ``#``, are none. No message repeats a line.
+    """
+    table = values.get("secrets")
+    file = table.get("keys_file") if isinstance(table, dict) else None
+    if not isinstance(table, dict) or not isinstance(file, str):
+        return []
+
+    def problem(message: str) -> list[Problem]:
+        return [Problem("secrets.keys_file", message, sources.get("secrets.keys_file", source))]
+
+    if table.get("keys"):
+        return problem("stands beside keys; give the one or the other")
+    try:
+        lines = [line.strip() for line in Path(file).read_text("utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        return problem(f"{file} cannot be read: {type(error).__name__}")
+    table["keys"] = [line for line in lines if line and not line.startswith("#")]
+    sources["secrets.keys"] = file
+    return [] if table["keys"] else problem(f"{file} holds no key")
 
 
 _SHAPES: Final = {

@@ -12,6 +12,7 @@ from app.backing import State
 from app.http.routes import Application
 from app.service import Service, tracing_of
 from app.settings import Settings
+from app.sharing import state_of
 
 
 def create_app(
@@ -64,7 +65,7 @@ class App(Application):
             self._settings,
             config=self._config,
             flags=self._flags,
-            state=self._state,
+            state=self._state or state_of(self._settings.state),
             tracing=tracing_of(self._settings),
         )
         await service.start()

@@ -11,7 +11,7 @@ import structlog
 from app.auth.authenticator import LOOK_S, Authenticator
 from app.auth.login import Login
 from app.auth.metadata import metadata_paths, resource_metadata
-from app.backing import State
+from app.backing import State, traced
 from app.execution.asking import Desk
 from app.execution.caching import ResultCache
 from app.execution.course import Courses
@@ -126,7 +126,9 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        state = state or State()
+        self._state = state = state or State()
+        if spans is not None and state.is_shared:
+            state = traced(state, spans)
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -252,7 +254,7 @@ class Service:
         Raises:
             FileNotFoundError: There is no tools folder.
         """
-        await self.endpoint.authenticator.start()
+        await asyncio.gather(self._state.start(), self.endpoint.authenticator.start())
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
         self._watchdog = Watchdog(self.settings.tools.directory)
@@ -279,6 +281,7 @@ class Service:
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
+        await self._state.close()
         if self._tracing is not None:
             await self._tracing.close(min(FLUSH_S, self.settings.server.shutdown_grace_s))
 

@@ -1,7 +1,8 @@
 """`python -m benchmarks.around`: what each thing that can stand around a call adds to it.
 
 In one process and without sockets: the same call with and without it, in turns, the least of the
-rounds. A whole request costs some 50 µs more, for its socket.
+rounds. A whole request costs some 50 µs more, for its socket. What a shared state adds is measured
+with a Valkey or Redis on this machine, and counts the time of the server alone.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from pathlib import Path
 import structlog
 import uvloop
 
+from app.backing import State
 from app.execution.execution import Execution
 from app.methods.answers import Answer, Sender
 from app.protocol.inbound import Call, RequestMeta
 from app.service import Service
-from app.settings import Settings
+from app.settings import Settings, StateSettings
+from app.sharing import state_of
+from tests.support.stores import RedisServer
 
 ROUNDS = 8
 CALLS = 1000
@@ -49,6 +53,7 @@ def make(name, **options):
 
 
 plain = make("plain")
+limited = make("limited")
 hooked_before = make("hooked_before")
 hooked_after = make("hooked_after")
 redacted = make("redacted")
@@ -95,18 +100,32 @@ VARIANTS: dict[str, tuple[str, str]] = {
 }
 
 
-async def measure(folder: Path) -> dict[str, float]:
+SHARED: dict[str, tuple[str, str]] = {
+    "a limit": ("limited", "same"),
+    "a limit and an idempotency key": ("limited", "key"),
+}
+"""Measured with both kinds of state."""
+
+
+async def measure(
+    folder: Path, variants: dict[str, tuple[str, str]], state: State | None = None
+) -> dict[str, float]:
     """CPU time of a call in µs, least of the rounds, by variant."""
     (folder / "around.py").write_text(TOOLS, "utf-8")
     settings = Settings.model_validate(
         {
             "tools": {"directory": folder, "reload": False},
             "hooks": HOOKS,
-            "limits": {"rates": [], "list_rates": []},
+            "limits": {
+                "rates": [
+                    {"tools": ["limited"], "bucket": "user", "capacity": 1_000_000, "period_s": 1}
+                ],
+                "list_rates": [],
+            },
             "execution": {"processes": 1},
         }
     )
-    service = Service(settings, log_problems=False)
+    service = Service(settings, log_problems=False, state=state)
     await service.start()
     service.registry.settle()
     numbers = itertools.count()
@@ -125,10 +144,10 @@ async def measure(folder: Path) -> dict[str, float]:
             await answer.wait()
             assert answer.outcome == "ok", answer.result
 
-    least = dict.fromkeys(VARIANTS, float("inf"))
+    least = dict.fromkeys(variants, float("inf"))
     try:
         for _ in range(ROUNDS):
-            for name, (tool, how) in VARIANTS.items():
+            for name, (tool, how) in variants.items():
                 least[name] = min(least[name], await _round(call, tool, how))
     finally:
         await service.stop()
@@ -147,12 +166,20 @@ def main() -> None:
     """Measure and print a table."""
     structlog.configure(processors=[], logger_factory=lambda *_: structlog.ReturnLogger())
     with tempfile.TemporaryDirectory(prefix="around-") as name:
-        found = uvloop.run(measure(Path(name)))
+        found = uvloop.run(measure(Path(name), VARIANTS))
+        in_memory = uvloop.run(measure(Path(name), SHARED))
+        with RedisServer() as redis:
+            state = state_of(StateSettings.model_validate({"url": redis.url}))
+            in_redis = uvloop.run(measure(Path(name), SHARED, state))
     plain = found["nothing"]
     print("| | µs | more |")
     print("|---|---:|---:|")
     for name, us in found.items():
         print(f"| {name} | {us:.1f} | {us - plain:.1f} |")
+    print("\n| | in memory, µs | in Redis, µs | times |")
+    print("|---|---:|---:|---:|")
+    for name, us in in_memory.items():
+        print(f"| {name} | {us:.1f} | {in_redis[name]:.1f} | {in_redis[name] / us:.2f} |")
 
 
 if __name__ == "__main__":

@@ -50,6 +50,47 @@ def test_every_key_can_be_set_by_environment(
     assert getattr(getattr(settings, section), key) == value
 
 
+NEW, OLD = "n" * 32, "o" * 44
+
+
+def test_keys_can_stand_in_a_file_one_on_each_line(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"# rotated in May\n{NEW}\n\n  {OLD}\r\n")
+    env = {"MCP__SECRETS__KEYS_FILE": str(file)}
+
+    keys = _load(tmp_path, env=env).secrets.keys
+
+    assert [key.get_secret_value() for key in keys] == [NEW, OLD]
+
+
+KEY_FILES: dict[str, tuple[bytes | None, dict[str, str], str]] = {
+    "it is not there": (None, {}, "FileNotFoundError"),
+    "it is empty": (b"\n# none yet\n", {}, "holds no key"),
+    "it is no text": (b"\xff" * 40, {}, "UnicodeDecodeError"),
+    "a key is short": (b"hunter2\n", {}, "32 characters"),
+    "there are keys beside it": (
+        NEW.encode(),
+        {"MCP__SECRETS__KEYS": f'["{OLD}"]'},
+        "stands beside keys",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "env", "says"), KEY_FILES.values(), ids=KEY_FILES.keys())
+def test_a_file_of_keys_that_cannot_be_used_is_explained(
+    tmp_path: Path, data: bytes | None, env: dict[str, str], says: str
+) -> None:
+    file = tmp_path / "keys"
+    if data is not None:
+        file.write_bytes(data)
+    with pytest.raises(ConfigurationError) as caught:
+        _load(tmp_path, env={"MCP__SECRETS__KEYS_FILE": str(file), **env})
+
+    assert says in str(caught.value)
+    assert str(file) in str(caught.value) or env
+    assert "hunter2" not in str(caught.value) and OLD not in str(caught.value)
+
+
 def test_settings_of_a_tool_come_from_the_file_and_the_environment(tmp_path: Path) -> None:
     text = '[overrides."finance.convert".settings]\nbase = "EUR"\n'
     env = {
@@ -92,7 +133,22 @@ PROBLEMS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
     "a public URL without scheme": ("[server]\npublic_url = 'a.example'\n", {}, ("http(s) URL",)),
     "a network that is none": ("[server]\ntrusted_proxies = ['x']\n", {}, ("trusted_proxies",)),
     "a short key": ("[secrets]\nkeys = ['hunter2']\n", {}, ("32 characters",)),
-    "state elsewhere": ("[state]\nurl = 'redis://x'\n", {}, ("memory://",)),
+    "state in something else": ("[state]\nurl = 'mysql://root:hunter2@x'\n", {}, ("memory://",)),
+    "state in two servers": ("[state]\nurl = 'redis://a,b'\n", {}, ("redis+sentinel://",)),
+    "a password with an @": ("[state]\nurl = 'redis://:hunter2@@'\n", {}, ("%40",)),
+    "a password with a ?": ("[state]\nurl = 'redis://:hunter2?@x'\n", {}, ("%3F",)),
+    "sentinels of nothing": ("[state]\nurl = 'redis+sentinel://a:1'\n", {}, ("the service",)),
+    "a cluster with a database": ("[state]\nurl = 'redis+cluster://a/1'\n", {}, ("one database",)),
+    "a database that is none": ("[state]\nurl = 'redis://a/b'\n", {}, ("number of a database",)),
+    "a port that is none": ("[state]\nurl = 'redis://a:99999'\n", {}, ("name:port",)),
+    "a socket without a path": ("[state]\nurl = 'unix://run'\n", {}, ("unix:///run",)),
+    "a prefix with braces": ("[state]\nprefix = '{a}'\n", {}, ("state.prefix",)),
+    "a fleet without keys": ("[server]\nfleet = true\n", {}, ("[server] fleet", "[secrets] keys")),
+    "a fleet in memory": (
+        "[server]\nfleet = true\n[secrets]\nkeys = ['12345678901234567890123456789012']\n",
+        {},
+        ("[server] fleet", "[state] url", "limits multiply"),
+    ),
     "an open bind": ("[server]\nhost = '0.0.0.0'\n", {}, ("allow_unauthenticated",)),
     "a dotted name without quotes": (
         "[overrides.finance.convert]\nenabled = false\n",
@@ -233,6 +289,7 @@ def test_what_is_wrong_is_told_with_place_and_remedy(
         _load(tmp_path, text, env)
     for words in said:
         assert words in str(raised.value)
+    assert "hunter2" not in str(raised.value)
     assert "hunter2" not in str(raised.value)
 
 

@@ -20,7 +20,7 @@ from app.cli.options import (
     out,
     tool_flags,
 )
-from app.configuration import ConfigurationError, load_settings
+from app.configuration import ConfigurationError, Problem, load_settings
 from app.execution.processes.trial import problems_of_start
 from app.observability.logs import configure_logging
 from app.registry.assembly import Assembly
@@ -29,6 +29,7 @@ from app.registry.tool import definition_of
 from app.reloading import check_access
 from app.service import server_messages
 from app.settings import Settings
+from app.sharing import check_state
 
 Finding = dict[str, Any]
 """A problem as ``--json`` prints it."""
@@ -43,6 +44,7 @@ def check(
     try:
         settings = load_settings(config, flags=tool_flags(tools))
         check_access(settings)
+        _check_state(settings)
     except ConfigurationError as error:
         for problem in error.problems:
             message = f"{problem.key}: {problem.message}" if problem.key else problem.message
@@ -110,6 +112,13 @@ def tools(
     broken = [problem for problem in assembly.problems if problem.severity == "error"]
     if broken:
         errors.print(f"{len(broken)} problem(s) keep tools from being served; see `check`.")
+
+
+def _check_state(settings: Settings) -> None:
+    try:
+        check_state(settings.state)
+    except ValueError as error:
+        raise ConfigurationError([Problem("", str(error), "configuration")]) from None
 
 
 def _finding(

@@ -28,6 +28,7 @@ from app.cli.running import run_to_the_end, start_log
 from app.http.serving import bind, make_server
 from app.server import create_app
 from app.settings import Settings
+from app.sharing import check_state
 
 log = structlog.get_logger()
 RESTART_PAUSE_S: Final = 1.0
@@ -48,12 +49,12 @@ def serve(
         tools, reload=reload, log_format=log_format, log_level=log_level, host=host, port=port
     )
     settings = load_or_exit(config, flags)
-    if workers > 1 and not settings.secrets.keys:
-        fail(
-            "--workers above 1 needs [secrets] keys: a cursor that one worker signs must be "
-            "readable by the next; make one with `openssl rand -base64 32`",
-            Exit.CONFIGURATION,
-        )
+    if workers > 1 and (problem := settings.problem_of_several("--workers above 1")):
+        fail(problem, Exit.CONFIGURATION)
+    try:
+        check_state(settings.state)
+    except ValueError as error:
+        fail(str(error), Exit.CONFIGURATION)
     if not Path(settings.tools.directory).is_dir():
         fail(f"the tools folder {settings.tools.directory} does not exist", Exit.TOOLS)
     try:

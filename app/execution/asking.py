@@ -32,7 +32,7 @@ from app.protocol.asking import BadAnswer, Retry
 from app.protocol.capabilities import has_capability, missing_capabilities
 from app.protocol.errors import InvalidParams, Unavailable
 from app.protocol.jsonrpc import canonical, dumps, loads
-from app.protocol.sealed import KeyRing, Sealer, Unopened
+from app.protocol.sealed import CLOCKS_DIFFER_S, KeyRing, Sealer, Unopened
 from app.settings import Settings
 from app.state.interface import Store, StoreUnavailable
 from app.toolkit import ElicitResult, Root, SampleResult, SamplingTool, ToolError
@@ -147,8 +147,9 @@ class Desk:
         """
         name = _used_name(state)
         try:
-            # Kept as long as the state opens, and a second for clocks that differ.
-            is_first = await self.store.replace(name, None, b"", ttl_s=self._ask_ttl_s + 1)
+            # Kept as long as the state opens anywhere.
+            ttl_s = self._ask_ttl_s + CLOCKS_DIFFER_S
+            is_first = await self.store.replace(name, None, b"", ttl_s=ttl_s)
         except StoreUnavailable as error:
             raise Unavailable("Answers cannot be taken at the moment.", retry_after_s=2) from error
         if not is_first:

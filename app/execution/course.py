@@ -19,7 +19,7 @@ from app.execution.endings import Endings, log_failure, new_error_id
 from app.execution.execution import Ending, Execution, Outcome
 from app.execution.executor import Executor
 from app.execution.hooking import HookFailed, HookRunner, Refused, Withheld
-from app.execution.idempotency import UNKNOWN, Claim, Claims
+from app.execution.idempotency import UNKNOWN, Claim, Claims, Started
 from app.execution.results import BadResult
 from app.execution.tasks import STRAGGLER_GRACE_S
 from app.principal import Principal
@@ -78,6 +78,7 @@ class Plan(NamedTuple):
         key: Idempotency key; None: none.
         goes_on: Whether the call brings back the state of a question that it ended with.
         answers: Those that count once; None: there are none.
+        started: The claim of the key, where that was begun already.
     """
 
     tool: Tool
@@ -89,6 +90,7 @@ class Plan(NamedTuple):
     key: str | None
     goes_on: bool = False
     answers: Answers | None = None
+    started: Started | None = None
 
 
 class Courses:
@@ -139,13 +141,17 @@ class Courses:
             file.begin()
         course.task = task = asyncio.create_task(carry_course(course, execution))
         self._tasks.add(task)
-        task.add_done_callback(partial(self._ended, execution, plan.hooks))
+        task.add_done_callback(partial(self._ended, execution, plan, course))
         return execution
 
-    def _ended(self, execution: Execution, hooks: Hooks, task: asyncio.Task[None]) -> None:
+    def _ended(
+        self, execution: Execution, plan: Plan, course: "Course", task: asyncio.Task[None]
+    ) -> None:
         self._tasks.discard(task)
-        for file in hooks.files:
+        for file in plan.hooks.files:
             file.end()
+        if plan.started is not None and not course.has_begun:  # cancelled before its first step
+            self.claims.abandon(plan.started)
         self.executor.close(execution)
 
     def look_after(self, course: "Course") -> None:
@@ -198,6 +204,7 @@ class Course:
     def __init__(self, courses: Courses, execution: Execution, plan: Plan) -> None:
         self.encoder = courses.endings.encoder
         self.task: asyncio.Task[None] | None = None
+        self.has_begun = False
         self._courses = courses
         self._execution = execution
         self._plan = plan
@@ -231,6 +238,7 @@ class Course:
 
     async def outcome(self) -> tuple[bytes, str]:
         """Result and outcome of the call."""
+        self.has_begun = True
         plan, execution = self._plan, self._execution
         if plan.key is None:
             return await self._answer()
@@ -241,6 +249,7 @@ class Course:
             plan.arguments,
             remaining_s=execution.remaining_s + self._patience_s(),
             goes_on=plan.goes_on,
+            started=plan.started,
         )
         if not isinstance(claim, Claim):
             known = claim.result

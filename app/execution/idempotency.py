@@ -2,15 +2,15 @@
 
 The first call with a key claims it in the store and leaves its outcome there. A repeated one finds
 the outcome, or waits for it. Who claimed it may have died: when the time is over that the call
-could have taken, its outcome is unknown, and stays so. It is never run again.
+could have taken, its outcome is unknown, and stays so. It is never run again. That time is measured
+by the store alone: the clocks of servers may differ by more than a call takes.
 """
 
 import asyncio
 import contextlib
 import hashlib
 import secrets
-import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -19,7 +19,7 @@ from app.execution.execution import Outcome
 from app.principal import Principal
 from app.protocol.errors import InvalidParams, Unavailable
 from app.protocol.jsonrpc import canonical, dumps, loads
-from app.state.interface import Store, StoreFull, StoreUnavailable
+from app.state.interface import Kept, Store, StoreFull, StoreUnavailable
 from app.toolkit.handles import owner_of
 
 IDEMPOTENCY_KEY: Final = "mcp-tool-server/idempotencyKey"
@@ -27,7 +27,7 @@ IDEMPOTENCY_KEY: Final = "mcp-tool-server/idempotencyKey"
 
 MAX_KEY_CHARACTERS: Final = 255
 GRACE_S: Final = 10.0
-"""After the deadline of a call, for clocks that differ and for writing its outcome down."""
+"""After the deadline of a call, for writing its outcome down."""
 
 FIRST_LOOK_S: Final = 0.05
 LAST_LOOK_S: Final = 0.5
@@ -65,7 +65,8 @@ class _Entry(NamedTuple):
         state: ``running``, ``open`` (there is no outcome, it may be claimed again; the result is
             the question that it ended with, if it did), ``done`` or ``unknown``.
         call: Digest of the tool and the arguments.
-        until: POSIX time at which a running call must have ended.
+        ttl_s: How long the store was asked to keep it.
+        runs_s: Of that, how long the call may run.
         token: Tells claims apart.
         owner: As whose the store counts it.
         headers: As of ``Known``, as text.
@@ -74,7 +75,8 @@ class _Entry(NamedTuple):
 
     state: str
     call: str
-    until: float = 0.0
+    ttl_s: float = 0.0
+    runs_s: float = 0.0
     token: str = ""
     owner: str = ""
     outcome: str = ""
@@ -83,6 +85,10 @@ class _Entry(NamedTuple):
 
     def encoded(self, result: bytes = b"") -> bytes:
         return dumps(list(self)) + b"\n" + result
+
+    def runs(self, left_s: float) -> bool:
+        """Whether a call that was begun can be under way, with so much left of its time."""
+        return self.state == "running" and self.ttl_s - left_s <= self.runs_s
 
     def known(self, result: bytes) -> Known:
         headers = tuple(
@@ -176,29 +182,70 @@ class _Waiters:
         self.count = 0
 
 
+class Started(NamedTuple):
+    """A claim that is being made while something else is waited for.
+
+    Attributes:
+        taking: Ends with what is there; None: the claim is made.
+    """
+
+    name: str
+    entry: _Entry
+    taking: "asyncio.Task[Kept | None]"
+
+
 class Claims:
     """Claims on calls with a key, and their outcomes.
 
     Args:
         ttl_s: How long an outcome is kept.
         open_ttl_s: How long the question is kept that a call has ended with.
-        clock: Gives POSIX time.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        ttl_s: float,
-        open_ttl_s: float = 3600.0,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, store: Store, *, ttl_s: float, open_ttl_s: float = 3600.0) -> None:
         self._store = store
         self._ttl_s = ttl_s
         self._open_ttl_s = min(ttl_s, open_ttl_s)
-        self._clock = clock
         self._waiters: dict[str, _Waiters] = {}
         self._aside: set[asyncio.Task[None]] = set()
+
+    def start(
+        self,
+        key: str,
+        principal: Principal,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        remaining_s: float,
+    ) -> Started:
+        """Begin to claim a call, in the same turn of the event loop. What comes of it is for
+        ``claim`` or for ``abandon``; the arguments are those of ``claim``.
+        """
+        name = _name(key, principal)
+        mine = self._entry(principal, tool, arguments, remaining_s)
+        return Started(name, mine, asyncio.create_task(self._take(name, mine)))
+
+    def _entry(
+        self, principal: Principal, tool: str, arguments: Mapping[str, Any], remaining_s: float
+    ) -> _Entry:
+        call = hashlib.sha256(canonical([tool, arguments])).hexdigest()
+        runs_s = remaining_s + GRACE_S
+        # As long as somebody may run it, nobody else must find nothing.
+        ttl_s = max(self._ttl_s, runs_s)
+        owner = owner_of(principal.identity)
+        return _Entry("running", call, ttl_s, runs_s, secrets.token_hex(8), owner)
+
+    def abandon(self, started: Started) -> None:
+        """Nobody will run the call."""
+        self.aside(self._abandon(started))
+
+    async def _abandon(self, started: Started) -> None:
+        try:
+            found = await started.taking
+        except (StoreUnavailable, asyncio.CancelledError):
+            return  # given back, as far as it was made
+        if found is None:
+            await Claim(self, started.name, started.entry, None).release()
 
     async def claim(
         self,
@@ -209,6 +256,7 @@ class Claims:
         *,
         remaining_s: float,
         goes_on: bool = False,
+        started: Started | None = None,
     ) -> Claim | Known:
         """The right to run a call; or what came of it before, once that is known.
 
@@ -216,18 +264,21 @@ class Claims:
             arguments: As the client sent them.
             remaining_s: Time until the deadline of the call.
             goes_on: Whether the call brings back the state of a question that it ended with.
+            started: Of ``start``, where that was called for this call.
 
         Raises:
             InvalidParams: The key was used for another call.
             Unavailable: The store does not answer: without it the call must not run.
         """
-        name = _name(key, principal)
-        call = hashlib.sha256(canonical([tool, arguments])).hexdigest()
-        until = self._clock() + remaining_s + GRACE_S
-        owner = owner_of(principal.identity)
-        mine = _Entry("running", call, until, secrets.token_hex(8), owner)
         try:
-            return await self._claim(name, mine, tool, goes_on=goes_on)
+            if started is not None:
+                name, mine, taking = started
+                found = await taking
+            else:
+                name = _name(key, principal)
+                mine = self._entry(principal, tool, arguments, remaining_s)
+                found = await self._take(name, mine)
+            return await self._claim(name, mine, found, tool, goes_on=goes_on)
         except StoreFull as error:
             raise Unavailable(
                 "Too many outcomes are kept for you: send this call without an idempotency key, or "
@@ -239,13 +290,12 @@ class Claims:
                 "Calls with an idempotency key cannot be taken at the moment.", retry_after_s=2
             ) from error
 
-    async def _claim(self, name: str, mine: _Entry, tool: str, *, goes_on: bool) -> Claim | Known:
-        before: bytes | None = None
+    async def _claim(
+        self, name: str, mine: _Entry, found: Kept | None, tool: str, *, goes_on: bool
+    ) -> Claim | Known:
         pause_s = FIRST_LOOK_S
-        while not await self._take(name, before, mine):
-            before = await self._store.get(name)
-            if before is None:
-                continue
+        while found is not None:
+            before = found.value
             header, _, result = before.partition(b"\n")
             entry = _Entry(*loads(header))
             if entry.call != mine.call:
@@ -258,24 +308,37 @@ class Claims:
             if entry.state == "open":
                 if result and not goes_on:
                     return entry.known(result)  # the question, which may have been lost on its way
-            elif entry.state == "running" and self._clock() <= entry.until:
+                if await self._follow(name, before, mine):
+                    return Claim(self, name, mine, before)
+            elif entry.runs(found.left_s):
                 await self._wait(name, pause_s)
                 pause_s = min(2 * pause_s, LAST_LOOK_S)
-                before = None
             else:
                 if entry.state == "running":
                     log.warning("outcome_lost", tool=tool)
                     await self.replace(name, before, entry._replace(state="unknown"))
                 return Known(None, Outcome.TOOL_ERROR)
-        return Claim(self, name, mine, before)
+            found = await self._take(name, mine)
+        return Claim(self, name, mine, None)
 
-    async def _take(self, name: str, before: bytes | None, mine: _Entry) -> bool:
+    async def _take(self, name: str, mine: _Entry) -> Kept | None:
+        try:
+            value = mine.encoded()
+            return await self._store.take(name, value, ttl_s=mine.ttl_s, owner=mine.owner)
+        except StoreFull:
+            raise
+        except BaseException:
+            # It may have been done all the same, and nobody will run the call.
+            self.aside(Claim(self, name, mine, None).give_back())
+            raise
+
+    async def _follow(self, name: str, before: bytes, mine: _Entry) -> bool:
+        """Claim a call that has ended with a question."""
         try:
             return await self.replace(name, before, mine)
         except StoreFull:
             raise
         except BaseException:
-            # It may have been done all the same, and nobody will run the call.
             self.aside(Claim(self, name, mine, before).give_back())
             raise
 
@@ -289,8 +352,7 @@ class Claims:
         """As ``Store.replace``."""
         ttl_s = self._ttl_s
         if after.state == "running":
-            # As long as somebody may run it, nobody else must find nothing.
-            ttl_s = max(ttl_s, after.until - self._clock())
+            ttl_s = after.ttl_s
         elif after.state == "open":
             ttl_s = self._open_ttl_s
         value = after.encoded(result)

@@ -11,7 +11,7 @@ from app.execution.course import Answers, Courses, Plan, Prepared
 from app.execution.endings import log_failure, new_error_id
 from app.execution.execution import Ending, Execution, Outcome
 from app.execution.executor import Executor
-from app.execution.idempotency import idempotency_key
+from app.execution.idempotency import Started, idempotency_key
 from app.execution.results import INVALID_ARGUMENTS, ResultEncoder, message_of
 from app.methods.answers import Reply, Sender
 from app.observability.spans import Spans
@@ -47,6 +47,7 @@ class Asked(NamedTuple):
         asking: What it brings back from earlier rounds, or has to ask with.
         state: What this round brought back, verified: it goes on with a call that was counted
             when it began.
+        started: The claim of its key, where that was begun while it was counted.
     """
 
     offer: Offer
@@ -57,6 +58,7 @@ class Asked(NamedTuple):
     key: str | None
     asking: Asking | None = None
     state: str | None = None
+    started: Started | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -226,24 +228,51 @@ class CallTool:
         if limits and asked.state is None:
             counting = self._limiter.admit(limits, sender.principal, sender.address)
             if counting:
-                return self._later(counting, catalog, asked)
+                return self._later(counting, catalog, self._claim(asked))
         return self._start(asked)
+
+    def _claim(self, asked: Asked) -> Asked:
+        """Claim what has an idempotency key while it is counted: one way to the store for both.
+
+        Not where the tool asks: how long its user may think is not known yet.
+        """
+        tool = asked.offer.tool
+        if asked.key is None or tool.asks:
+            return asked
+        started = self._courses.claims.start(
+            asked.key,
+            asked.sender.principal,
+            tool.name,
+            asked.arguments,
+            remaining_s=asked.timeout_s,
+        )
+        return asked._replace(started=started)
 
     async def _later(
         self, counting: Coroutine[Any, Any, None], catalog: Catalog, asked: Asked
     ) -> Reply | Execution:
-        await counting
-        now = self._catalog()
-        if now is not catalog:
-            # Replaced while the store was asked. What was allowed must be so still; and what the
-            # version that was found then leans on may be closed.
-            name = asked.offer.tool.name
-            found = self._look(now, name, asked.arguments, asked.call, asked.sender)
-            if found is None:
-                raise InvalidParams(f"Unknown tool: {name}")
-            asked = found._replace(asking=asked.asking, state=asked.state)
-        self._admit(asked)
-        return self._start(asked)
+        try:
+            await counting
+            if self._catalog() is not catalog:
+                asked = self._again(asked)
+            self._admit(asked)
+            return self._start(asked)
+        except BaseException:
+            if asked.started is not None:
+                self._courses.claims.abandon(asked.started)
+            raise
+
+    def _again(self, asked: Asked) -> Asked:
+        """The same in the current catalog, which has replaced the other while the store was asked.
+
+        What was allowed must be so still; and what the version that was found then leans on may
+        be closed.
+        """
+        name = asked.offer.tool.name
+        found = self._look(self._catalog(), name, asked.arguments, asked.call, asked.sender)
+        if found is None:
+            raise InvalidParams(f"Unknown tool: {name}")
+        return found._replace(asking=asked.asking, state=asked.state, started=asked.started)
 
     def _admit(self, asked: Asked) -> None:
         """Is there room for one more call?
@@ -260,7 +289,7 @@ class CallTool:
 
     def _start(self, asked: Asked) -> Reply | Execution:
         """Start what was admitted, or answer what is wrong with its arguments."""
-        offer, arguments, call, sender, timeout_s, key, asking, _ = asked
+        offer, arguments, call, sender, timeout_s, key, asking, _, _ = asked
         tool, is_plain = offer.tool, asked.is_plain
         is_kept = offer.is_cached and key is None and (asking is None or not asking.has_asked)
         if not is_plain and not is_kept:
@@ -290,7 +319,7 @@ class CallTool:
 
     def _start_course(self, asked: Asked) -> Execution:
         """Start what has something around it."""
-        offer, arguments, call, sender, timeout_s, key, asking, state = asked
+        offer, arguments, call, sender, timeout_s, key, asking, state, started = asked
         tool, principal, answers = offer.tool, sender.principal, None
         if state is not None and tool.single_use:
             answers = Answers(
@@ -306,6 +335,7 @@ class CallTool:
             key,
             goes_on=state is not None,
             answers=answers,
+            started=started,
         )
         execution = self._executor.open(tool, call, principal, timeout_s=timeout_s, asking=asking)
         return self._courses.start(execution, plan)

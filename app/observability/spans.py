@@ -8,6 +8,7 @@ is ever put into a span, and of what clients say only what is bounded.
 import threading
 import time
 from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import Any, Final
 
 from opentelemetry import context, trace
@@ -193,6 +194,29 @@ class RunSpan:
         span.end()
 
 
+class RoundTripSpan:
+    """The span of a question to shared state, as long as it is entered.
+
+    Named as the conventions for databases have it; it is not the current span meanwhile.
+    """
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def __enter__(self) -> None:
+        """It was begun when it was made."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._span.set_attribute("error.type", kind.__name__)
+            self._span.set_status(StatusCode.ERROR)
+        self._span.end()
+
+
 class Spans:
     """Makes the spans of one process.
 
@@ -266,6 +290,23 @@ class Spans:
         if trace.get_current_span().is_recording():
             return RunSpan(self._tracer, tool, runs_in)
         return None
+
+    def round_trip(self, store: str, operation: str) -> RoundTripSpan | None:
+        """Shared state is about to be asked for the current request.
+
+        Returns:
+            None: Nobody records it.
+        """
+        if not trace.get_current_span().is_recording():
+            return None
+        attributes = {
+            "db.system.name": "redis",
+            "db.operation.name": operation,
+            "db.collection.name": store,
+        }
+        name = f"{operation} {store}"
+        kind = SpanKind.CLIENT
+        return RoundTripSpan(self._tracer.start_span(name, kind=kind, attributes=attributes))
 
     def _baggage_of(self, meta: Any, headers: HeaderMap | None) -> dict[str, str]:
         if not self._baggage:

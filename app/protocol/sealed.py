@@ -21,6 +21,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from app.protocol.errors import InvalidParams
 
+CLOCKS_DIFFER_S: Final = 300.0
+"""Whatever must be known as long as a token opens is kept so much longer: the clock of the server
+that opens it may be behind."""
+
 _TAG_BYTES: Final = 16
 _CURSOR_PURPOSE: Final = b"mcp-tool-server cursor 1\0"
 MAX_CURSOR_CHARACTERS: Final = 512

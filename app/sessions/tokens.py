@@ -18,7 +18,7 @@ from app.principal import Principal
 from app.protocol.errors import NotFound, Unavailable
 from app.protocol.jsonrpc import canonical, dumps, loads
 from app.protocol.schema import Implementation
-from app.protocol.sealed import KeyRing, Sealer, Unopened
+from app.protocol.sealed import CLOCKS_DIFFER_S, KeyRing, Sealer, Unopened
 from app.state.interface import Store, StoreUnavailable
 from app.toolkit.handles import owner_of
 
@@ -180,7 +180,7 @@ class Sessions:
             raise _unwritten() from error
 
     def _left_s(self, session: Session) -> float:
-        return max(1.0, session.expires_at - self._clock())
+        return max(1.0, session.expires_at - self._clock()) + CLOCKS_DIFFER_S
 
 
 def _unknown() -> NotFound:

@@ -28,11 +28,11 @@ from app.settings.sections import (
     ExecutionSettings,
     LoggingSettings,
     SecretsSettings,
-    StateSettings,
     ToolOverride,
     ToolsSettings,
 )
 from app.settings.server import ServerSettings
+from app.settings.state import StateSettings, StateUrl
 from app.settings.tracing import TracingSettings
 
 __all__ = [
@@ -56,6 +56,8 @@ __all__ = [
     "Requirement",
     "ServerSettings",
     "Settings",
+    "StateSettings",
+    "StateUrl",
     "ToolOverride",
     "ToolRate",
     "TracingSettings",
@@ -104,6 +106,31 @@ class Settings(Section):
                 "front decides who may call."
             )
         return self
+
+    @model_validator(mode="after")
+    def _a_fleet_shares(self) -> Self:
+        if self.server.fleet and (problem := self.problem_of_several("[server] fleet")):
+            raise ValueError(problem)
+        return self
+
+    def problem_of_several(self, what: str) -> str | None:
+        """Why these settings are for one process alone; None: they are not.
+
+        Args:
+            what: Says that there are several.
+        """
+        if not self.secrets.keys:
+            return (
+                f"{what} needs [secrets] keys: what one server signs or seals must be readable by "
+                "the next; make one with `openssl rand -base64 32`"
+            )
+        if not self.state.is_shared:
+            return (
+                f"{what} needs a [state] url of Redis: each process would have limits, handles "
+                "and idempotency keys of its own, so that limits multiply and what one server "
+                "keeps is unknown to the next"
+            )
+        return None
 
     @model_validator(mode="after")
     def _tokens_have_an_audience(self) -> Self:

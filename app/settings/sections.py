@@ -1,4 +1,4 @@
-"""The smaller sections: tools, execution, state, secrets, logging, overrides."""
+"""The smaller sections: tools, execution, secrets, logging, overrides."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -119,22 +119,18 @@ class ExecutionSettings(Section):
     ] = 1024 * 1024
 
 
-class StateSettings(Section):
-    url: Annotated[str, Field(description="Where shared state lives: memory://.")] = "memory://"
-
-    @field_validator("url")
-    @classmethod
-    def _memory_only(cls, value: str) -> str:
-        if value != "memory://":
-            raise ValueError('this version serves "memory://" only')
-        return value
-
-
 class SecretsSettings(Section):
     keys: Annotated[
         tuple[SecretStr, ...],
         Field(description="Keys for what clients hand back, newest first; 32 characters or more."),
     ] = ()
+    keys_file: Annotated[
+        Path | None,
+        Field(
+            description="File with these keys instead, one on each line, such as a secret of "
+            "Docker; read at the start."
+        ),
+    ] = None
 
     @field_validator("keys")
     @classmethod

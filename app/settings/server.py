@@ -60,6 +60,13 @@ class ServerSettings(Section):
         Seconds,
         Field(description="Idle connections are closed after this; keep it above the proxy's."),
     ] = 75.0
+    fleet: Annotated[
+        bool,
+        Field(
+            description="Whether this is one of several servers that stand for each other. It "
+            "then needs a shared [state] and [secrets] keys, or does not start."
+        ),
+    ] = False
     shutdown_grace_s: Annotated[
         Seconds, Field(description="After SIGTERM, running requests get this long to finish.")
     ] = 10.0

@@ -60,6 +60,11 @@ class Entries:
             return None
         return entry.value
 
+    def until(self, name: str) -> float:
+        """When its time is over; 0 where there is none."""
+        entry = self._entries.get(name)
+        return 0.0 if entry is None else entry.until
+
     def set(self, name: str, value: bytes, until: float, owner: str | None, now: float) -> None:
         """Put a value in place of any other.
 

@@ -12,6 +12,13 @@ class StoreFull(StoreUnavailable):
     """There is no room for a new value."""
 
 
+class Kept(NamedTuple):
+    """A value, and for how many more seconds it is there by the clock of the store."""
+
+    value: bytes
+    left_s: float
+
+
 class Quota(NamedTuple):
     """At most ``capacity`` admissions under a name in any ``period_s`` seconds.
 
@@ -56,7 +63,8 @@ class Store(Protocol):
 
         Args:
             owner: On whose behalf, so that nobody takes all the room; empty: of somebody who is
-                nobody in particular; None: of the server itself.
+                nobody in particular; None: of the server itself. A name has one owner: whoever
+                writes it again gives the same.
 
         Raises:
             StoreFull: There is no room, or the owner has used up its part.
@@ -81,6 +89,21 @@ class Store(Protocol):
             StoreFull: As ``set``.
         """
 
+    async def take(
+        self, name: str, value: bytes, *, ttl_s: float, owner: str | None = None
+    ) -> Kept | None:
+        """Put a value where there is none, or give the one that is there, in one step.
+
+        Args:
+            owner: As of ``set``.
+
+        Returns:
+            None: It was put there. Else what is there.
+
+        Raises:
+            StoreFull: As ``set``.
+        """
+
     async def delete(self, name: str) -> None:
         """Forget a value; one that is not there is no error."""
 
@@ -90,7 +113,8 @@ class Store(Protocol):
         That is one step, whoever else asks at the same time, and exact: of the admissions under a
         name, the one that comes ``capacity`` after another comes at least ``period_s`` later. So a
         store keeps the instants of the last ``capacity`` ones, and forgets a name ``period_s``
-        after its last. (In Redis: one script over a list for each name.)
+        after its last. Whose clock it is counted by is for the store to say: all who share one
+        count by the same.
 
         Args:
             quotas: With different names.
@@ -104,7 +128,8 @@ class Store(Protocol):
 class Bus(Protocol):
     """Tells all servers of a fleet something, once, as far as they can be reached.
 
-    Nothing is kept: who does not listen at that moment does not hear it.
+    Nothing is kept: who does not listen at that moment does not hear it, and a subscription that
+    has just begun may not have reached the others.
     """
 
     def subscribe(self, topic: str, hear: Callable[[bytes], None]) -> Callable[[], None]:
@@ -112,6 +137,14 @@ class Bus(Protocol):
 
         Args:
             hear: Called in the event loop; what it raises is the caller's bug.
+        """
+
+    def on_return(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Be told when messages may have been missed: nothing was heard for a while, and now
+        everything is again. Returns what ends that.
+
+        Args:
+            callback: Called in the event loop.
         """
 
     async def publish(self, topic: str, message: bytes) -> None:

@@ -21,6 +21,9 @@ class LocalBus:
 
         return end
 
+    def on_return(self, callback: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002  # nothing is ever missed
+        return lambda: None
+
     async def publish(self, topic: str, message: bytes) -> None:
         for hear in tuple(self._hearers.get(topic, ())):
             hear(message)

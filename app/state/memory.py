@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from app.state.entries import Entries
-from app.state.interface import Quota, Wait
+from app.state.interface import Kept, Quota, Wait
 from app.state.windows import Windows
 
 MAX_ENTRIES: Final = 100_000
@@ -57,6 +57,16 @@ class MemoryStore:
             return False
         await self.set(name, after, ttl_s=ttl_s, owner=owner)
         return True
+
+    async def take(
+        self, name: str, value: bytes, *, ttl_s: float, owner: str | None = None
+    ) -> Kept | None:
+        while not await self.replace(name, None, value, ttl_s=ttl_s, owner=owner):
+            now = self._clock()
+            found, until = self._entries.get(name, now), self._entries.until(name)
+            if found is not None:
+                return Kept(found, until - now)
+        return None
 
     async def delete(self, name: str) -> None:
         self._entries.delete(name)

@@ -163,6 +163,19 @@ def test_call_of_an_unknown_tool_names_those_that_are_served(folder: Path) -> No
         (("--tools", "nowhere"), {}, Exit.TOOLS, "nowhere"),
         (("--workers", "2"), {}, Exit.CONFIGURATION, "[secrets] keys"),
         (
+            ("--workers", "2"),
+            {"MCP__SECRETS__KEYS": "k" * 32},
+            Exit.CONFIGURATION,
+            "limits multiply",
+        ),
+        ((), {"MCP__SERVER__FLEET": "true"}, Exit.CONFIGURATION, "[server] fleet"),
+        (
+            (),
+            {"MCP__STATE__URL": "redis://x", "MCP__STATE__PASSWORD_FILE": "nowhere"},
+            Exit.CONFIGURATION,
+            "a file of [state] cannot be used",
+        ),
+        (
             ("--host", "203.0.113.1"),
             {"MCP__AUTH__ALLOW_UNAUTHENTICATED": "true"},
             Exit.BIND,

@@ -148,6 +148,8 @@ def _bounds(field: FieldInfo) -> str:
 
 def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
+    if isinstance(value, SecretStr):  # of a default, which is none
+        value = value.get_secret_value()
     match value:
         case None:
             return "none"

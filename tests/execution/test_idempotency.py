@@ -49,8 +49,9 @@ async def _claim(claims: Claims, key: str = "k", **changes: Any) -> Claim | Know
 
 
 async def test_the_owner_that_dies_leaves_an_unknown_outcome_and_nothing_runs_again() -> None:
-    store, clock = MemoryStore(), _Clock()
-    dead, alive = (Claims(store, ttl_s=86_400, clock=clock) for _ in range(2))
+    clock = _Clock()
+    store = MemoryStore(clock=clock)
+    dead, alive = (Claims(store, ttl_s=86_400) for _ in range(2))
     assert isinstance(await _claim(dead), Claim)
     waiting = asyncio.create_task(_claim(alive))
     done, _ = await asyncio.wait({waiting}, timeout=0.2)
@@ -88,8 +89,9 @@ async def test_of_many_that_wait_one_goes_on_when_nothing_came_of_the_first() ->
 
 
 async def test_what_was_declared_unknown_stays_so_when_the_owner_comes_late() -> None:
-    store, clock = MemoryStore(), _Clock()
-    claims = Claims(store, ttl_s=86_400, clock=clock)
+    clock = _Clock()
+    store = MemoryStore(clock=clock)
+    claims = Claims(store, ttl_s=86_400)
     late = await _claim(claims)
     assert isinstance(late, Claim)
     clock.now += 30 + GRACE_S + 1
@@ -172,7 +174,7 @@ class _Full(MemoryStore):
 async def test_a_call_that_takes_longer_than_outcomes_are_kept_stays_claimed() -> None:
     clock = _Clock()
     store = MemoryStore(clock=clock)
-    one, other = (Claims(store, ttl_s=60, clock=clock) for _ in range(2))
+    one, other = (Claims(store, ttl_s=60) for _ in range(2))
     claim = await _claim(one, remaining_s=300.0)
     assert isinstance(claim, Claim)
     clock.now += 200
@@ -239,8 +241,9 @@ async def test_where_an_outcome_is_too_large_it_is_unknown_at_once() -> None:
 
 
 async def test_an_outcome_that_comes_too_late_is_told_to_the_log() -> None:
-    store, clock = MemoryStore(), _Clock()
-    claims = Claims(store, ttl_s=86_400, clock=clock)
+    clock = _Clock()
+    store = MemoryStore(clock=clock)
+    claims = Claims(store, ttl_s=86_400)
     late = await _claim(claims)
     assert isinstance(late, Claim)
     clock.now += 30 + GRACE_S + 1
@@ -271,7 +274,7 @@ async def test_who_stops_waiting_does_not_leave_the_others_without_a_word(
 
 async def test_a_question_is_kept_for_repetitions_and_goes_on_with_its_state() -> None:
     clock = _Clock()
-    claims = Claims(MemoryStore(clock=clock), ttl_s=86_400, open_ttl_s=60, clock=clock)
+    claims = Claims(MemoryStore(clock=clock), ttl_s=86_400, open_ttl_s=60)
     headers = ((b"mcp-param-region", b"eu"),)
     for goes_on in (False, True):
         claim = await _claim(claims, goes_on=goes_on)

@@ -17,6 +17,7 @@ from tests.support.cases import rows
 from tests.support.client import McpClient, meta
 from tests.support.processes import descendants, is_alive, workers
 from tests.support.server import ROOT, ServerFactory, ServerProcess, clean_environment
+from tests.support.stores import RedisServer
 from tests.support.toolfiles import write
 from tests.support.waiting import eventually
 
@@ -345,8 +346,12 @@ def test_check_reports_what_does_not_start_in_a_process(folder: Path) -> None:
 
 
 def test_each_of_several_servers_has_its_own_workers(server_factory: ServerFactory) -> None:
-    keys = {"secrets": {"keys": ["k" * 32]}}
-    server = server_factory(ISOLATED, {**CONFIG, **keys}, args=["--workers", "2"])
+    with RedisServer() as redis:
+        shared = {"secrets": {"keys": ["k" * 32]}, "state": {"url": redis.url}}
+        _each_has_its_own(server_factory(ISOLATED, {**CONFIG, **shared}, args=["--workers", "2"]))
+
+
+def _each_has_its_own(server: ServerProcess) -> None:
     eventually(lambda: len(server.logs("listening")) == 2, "both servers")
     below = descendants(server.pid)
     pids = {log["pid"] for log in server.logs("listening")}

@@ -17,6 +17,7 @@ from app.state.memory import MemoryStore
 from tests.sessions.conftest import CONFIG, TOOLS
 from tests.sessions.conversation import Conversation
 from tests.support.legacy_schema import VERSIONS
+from tests.support.stores import ANY_KIND, RedisServer
 
 REPLICAS: Final = 3
 CONVERSATIONS: Final = 200
@@ -32,10 +33,15 @@ class Replica:
 
 
 class Fleet:
-    """Servers in one event loop, which share a state as replicas share a store and a bus."""
+    """Servers in one event loop, which share a state as replicas share a store and a bus.
 
-    def __init__(self, state: State | None = None) -> None:
-        self._state = state or State()
+    Args:
+        url: Of a Redis that they share, each with connections of its own; None: ``state``.
+    """
+
+    def __init__(self, state: State | None = None, *, url: str | None = None) -> None:
+        self._state = None if url else state or State()
+        self._url = url or "memory://"
         self.replicas: list[Replica] = []
         self._servers: list[Server] = []
         self._ready = threading.Event()
@@ -59,6 +65,7 @@ class Fleet:
                 "server": {**CONFIG["server"], "port": 0},
                 "tools": {"directory": TOOLS, "reload": False},
                 "secrets": {"keys": [KEY]},
+                "state": {"url": self._url, "timeout_s": 10},
                 "limits": {"rates": [], "list_rates": []},
             }
         )
@@ -77,11 +84,15 @@ class Fleet:
             self._ready.set()
 
 
-@pytest.fixture(scope="module")
-def fleet() -> Iterator[list[Replica]]:
+@pytest.fixture(scope="module", params=["memory", ANY_KIND])
+def fleet(request: pytest.FixtureRequest) -> Iterator[list[Replica]]:
     """The URLs of the replicas."""
-    with Fleet() as replicas:
-        yield replicas
+    if request.param == "memory":
+        with Fleet() as replicas:
+            yield replicas
+    else:
+        with RedisServer(request.param) as redis, Fleet(url=redis.url) as replicas:
+            yield replicas
 
 
 @pytest.mark.timeout(180)

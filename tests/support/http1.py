@@ -135,9 +135,13 @@ def _unread_bytes(port: int, peer_port: int) -> int:
 class Connection:
     """One TCP connection; requests on it follow each other (keep-alive)."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, host: str, port: int, timeout_s: float = 10.0, source: str | None = None
+    ) -> None:
         self.timeout_s = timeout_s
-        self.socket = socket.create_connection((host, port), timeout=timeout_s)
+        self.socket = socket.create_connection(
+            (host, port), timeout=timeout_s, source_address=(source, 0) if source else None
+        )
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
 

@@ -80,6 +80,7 @@ class ServerProcess:
         port: where to listen; 0 picks a free port.
         args: more command line arguments, after those the harness gives.
         env: more environment variables.
+        ahead_s: how far its clock is ahead of everybody else's.
         start: whether to start at once and wait for readiness.
 
     Raises:
@@ -94,6 +95,7 @@ class ServerProcess:
         port: int = 0,
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        ahead_s: float = 0.0,
         start: bool = True,
     ) -> None:
         self.tools = tools
@@ -102,7 +104,8 @@ class ServerProcess:
         self.write_config({} if config is None else config)
         self.command = [
             sys.executable,
-            *("-m", "app", "serve", "--port", str(port), "--config", str(self.config_path)),
+            *(("-m", "tests.support.ahead", str(ahead_s)) if ahead_s else ("-m", "app")),
+            *("serve", "--port", str(port), "--config", str(self.config_path)),
             *("--tools", str(tools), "--log-format", "json", *args),
         ]
         self._env = clean_environment(env)
@@ -281,6 +284,12 @@ class ServerProcess:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+    def discard(self) -> None:
+        """End it without ceremony, and expect nothing of it."""
+        self.kill()
+        self._wait_for_end_of_log()
+        self._folder.cleanup()
 
     def __enter__(self) -> Self:
         return self
