@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 
 from app.settings.base import Section
 
+MAX_BAGGAGE_KEYS: Final = 32
 _BAGGAGE_KEY: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}\Z")
 
 
@@ -49,7 +50,6 @@ class TracingSettings(Section):
     baggage: Annotated[
         tuple[str, ...],
         Field(
-            max_length=32,
             description="Keys of the caller's baggage that tools see and their outgoing requests "
             "carry on; none: it is dropped.",
         ),
@@ -83,6 +83,9 @@ class TracingSettings(Section):
     @field_validator("baggage")
     @classmethod
     def _are_keys(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not all(_BAGGAGE_KEY.match(key) for key in value):
-            raise ValueError("must be keys of W3C Baggage: letters, digits, and - . _ among others")
+        if len(value) > MAX_BAGGAGE_KEYS or not all(map(_BAGGAGE_KEY.match, value)):
+            raise ValueError(
+                f"must be at most {MAX_BAGGAGE_KEYS} keys of W3C Baggage: letters, digits, and "
+                "- . _ among others"
+            )
         return value

@@ -108,7 +108,8 @@ def test_the_sampler_decides_where_no_caller_has(
         ({"endpoint": "http://collector:port"}, "must be an http:// or https:// URL"),
         ({"endpoint": "http://collector/?key=secret"}, "without user, query or fragment"),
         ({"sample_ratio": 1.5}, "less than or equal to 1"),
-        ({"baggage": ["a b"]}, "must be keys of W3C Baggage"),
+        ({"baggage": ["a b"]}, "must be at most 32 keys of W3C Baggage"),
+        ({"baggage": [f"k{number}" for number in range(33)]}, "must be at most 32 keys"),
         ({"service_name": ""}, "at least 1 character"),
     ],
 )

@@ -13,8 +13,9 @@ from tests.support.client import McpClient, body_of, encode, meta
 from tests.support.collector import Collector
 from tests.support.issuer import Issuer
 from tests.support.server import ServerProcess
+from tests.support.toolfiles import write_tool
 from tests.support.waiting import eventually
-from tests.tracing.conftest import Trace
+from tests.tracing.conftest import Trace, config
 
 CALL = {"gen_ai.operation.name": "execute_tool"}
 
@@ -202,7 +203,6 @@ def test_a_client_that_goes_has_not_made_an_error(
     request = client.request("tools/call", {"name": "wait_long"}, meta_=caller.meta())
     with client.connect() as connection:
         connection.send(request.encode())
-        threading.Event().wait(0)
         client.ask("server/discover")
     spans = collector.wait(caller.id, "tools/call wait_long", "run wait_long")
 
@@ -212,16 +212,21 @@ def test_a_client_that_goes_has_not_made_an_error(
 
 
 def test_a_listener_has_one_span_with_what_it_was_told(
-    client: McpClient, collector: Collector, caller: Trace
+    collector: Collector, caller: Trace, tmp_path: Path
 ) -> None:
+    write_tool(tmp_path, "one")
     filters = {"notifications": {"toolsListChanged": True}}
     name = "subscriptions/listen"
-    with client.connect() as connection:
-        request = client.request(name, filters, meta_=caller.meta())
-        connection.send(request.encode())
-        assert connection.open_response().status == 200
-    span = collector.wait(caller.id, name)[name]
+    with ServerProcess(
+        tmp_path, config(tools={"reload": True}), env=collector.environment
+    ) as server:
+        with server.client.stream(name, filters, meta_=caller.meta()) as stream:
+            stream.next()
+            write_tool(tmp_path, "two")
+            assert stream.next()["method"] == "notifications/tools/list_changed"
+        span = collector.wait(caller.id, name)[name]
 
+    assert span.events == ["notifications/tools/list_changed"]
     assert span.attributes["mcp_tool_server.outcome"] in ("ok", "cancelled")
     assert span.status == "UNSET"
 
