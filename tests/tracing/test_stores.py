@@ -9,6 +9,7 @@ from tests.support.client import McpClient
 from tests.support.collector import Collector
 from tests.support.server import ServerProcess
 from tests.support.stores import ANY_KIND, BINARIES, RedisServer
+from tests.support.waiting import eventually
 from tests.tracing.conftest import TOOLS, Trace, config
 
 pytestmark = pytest.mark.skipif(BINARIES[ANY_KIND] is None, reason="no server for shared state")
@@ -72,3 +73,21 @@ def test_state_that_does_not_answer_shows_in_the_trace(
         "ERROR",
     )
     assert spans["tools/call take"].error == "-31503"
+
+
+def test_each_process_of_a_server_has_its_name(store: RedisServer, collector: Collector) -> None:
+    sections = config(state={"url": store.url}, secrets={"keys": ["k" * 32]})
+    found: set[tuple[str, int]] = set()
+    with ServerProcess(
+        TOOLS, sections, args=["--workers", "2"], env=collector.environment
+    ) as server:
+
+        def both_have_answered() -> bool:
+            caller = Trace()
+            caller.call(server.client, "take")
+            resource = collector.wait(caller.id, "tools/call take")["tools/call take"].resource
+            found.add((resource["service.instance.id"], resource["process.pid"]))
+            return len(found) == 2
+
+        eventually(both_have_answered, "both processes have answered", 20)
+    assert server.pid not in {pid for _, pid in found}
