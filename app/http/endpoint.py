@@ -230,7 +230,7 @@ class Endpoint:
             case Rejected(error, id, name):
                 record.id, record.method = id, name
                 refusal = self._reject(error, id, body, exchange)
-                del error  # its traceback holds this frame
+                del error, inbound  # its traceback holds this frame
                 return refusal
             case Notification(name, params):
                 record.method = name
