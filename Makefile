@@ -74,6 +74,14 @@ interop: $(STAMPS)/dev ## drive clients that others wrote; without ARGS the tabl
 bench: $(STAMPS)/bench ## measure speed and memory; without ARGS the figures go to docs/performance.md
 	$(PY) -m benchmarks $(if $(ARGS),$(ARGS),--write docs/performance.md)
 
+.PHONY: chaos
+chaos: $(STAMPS)/dev ## what restarts, crashes and outages cost a fleet; without ARGS the figures go to docs/operations.md
+	$(PY) -m tests.chaos chaos $(if $(ARGS),$(ARGS),--write docs/operations.md)
+
+.PHONY: soak
+soak: $(STAMPS)/dev ## five minutes of calls, listeners and edits, and what three replicas hold meanwhile (ARGS="--seconds 60")
+	$(PY) -m tests.chaos soak $(ARGS)
+
 .PHONY: key
 key: $(STAMPS)/runtime ## make the secrets of docker-compose.yml that are missing, an API key among them (ARGS="--id NAME --scope S")
 	@deploy/secrets.sh secrets

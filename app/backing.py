@@ -24,6 +24,9 @@ class State:
     is_shared = False
     """Whether other servers see it, and it survives this one."""
 
+    is_required = False
+    """Whether requests should go elsewhere while it cannot be used."""
+
     def __init__(self) -> None:
         self.limits: Store = MemoryStore()
         self.kept: Store = MemoryStore()
@@ -36,7 +39,7 @@ class State:
 
     @property
     def problem(self) -> str | None:
-        """Why it cannot be used at the moment; None: it can."""
+        """Why it cannot be used now, in words for the log; None: it can."""
         return None
 
     async def start(self) -> None:

@@ -13,7 +13,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from app.settings import ENVIRONMENT_TOOL, RESERVED_SECTIONS, Settings, ToolOverride
+from app.settings import ENVIRONMENT_TOOL, Settings, ToolOverride
 
 ENV_PREFIX: Final = "MCP__"
 DEFAULT_FILE: Final = Path("config.toml")
@@ -71,7 +71,6 @@ def load_settings(
         for key, value in keys.items():
             _table(values, section)[key] = value
             sources[f"{section}.{key}"] = "command line"
-    problems += _reserved(values, source, sources)
     problems += _read_keys(values, source, sources)
     settings: Settings | None = None
     try:
@@ -124,7 +123,7 @@ def _overlay_environment(
                 Problem(variable, "is not of the form MCP__SECTION__KEY", "environment")
             )
             continue
-        if path[0] not in Settings.model_fields and path[0] not in RESERVED_SECTIONS:
+        if path[0] not in Settings.model_fields:
             problems.append(
                 Problem(path[0], _unknown("section", path[0], Settings), f"environment {variable}")
             )
@@ -162,21 +161,6 @@ def _json(text: str) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         return text
-
-
-def _reserved(values: dict[str, Any], source: str, sources: Mapping[str, str]) -> list[Problem]:
-    problems = []
-    for section, meaning in RESERVED_SECTIONS.items():
-        if values.pop(section, None):
-            problems.append(
-                Problem(
-                    section,
-                    f"this version does not serve {meaning}, and ignoring the section could leave "
-                    "open what it is meant to close; remove it",
-                    next((by for key, by in sources.items() if key.startswith(section)), source),
-                )
-            )
-    return problems
 
 
 def _read_keys(values: dict[str, Any], source: str, sources: dict[str, str]) -> list[Problem]:

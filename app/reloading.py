@@ -5,18 +5,20 @@ from typing import Any, Final
 
 import structlog
 
+from app.auth.administrators import administrators
 from app.auth.authenticator import Authenticator
 from app.configuration import ConfigurationError, Problem, load_settings
 from app.observability.tracing import TelemetryMissing, check_telemetry
 from app.policy.policy import Policy
 from app.settings import Settings
 
-RELOADED: Final = ("tools", "overrides", "auth", "policies", "limits", "hooks")
+RELOADED: Final = ("tools", "overrides", "auth", "policies", "limits", "hooks", "admin")
 """Sections that take effect while the server runs."""
 
 FIXED: Final = {
     "tools": ("directory", "reload"),
     "limits": ("concurrent_calls", "listen_streams"),
+    "admin": ("host", "port", "allowed_hosts"),
 }
 """Keys of these sections that do not."""
 
@@ -35,6 +37,7 @@ def check_access(settings: Settings) -> None:
         raise ConfigurationError([Problem("", str(error), "configuration")]) from None
     try:
         Authenticator(settings)
+        administrators(settings.admin)
     except (OSError, ValueError) as error:
         raise ConfigurationError([Problem("", str(error), "configuration")]) from None
     if settings.tracing.enabled:
@@ -85,7 +88,7 @@ def as_far_as_possible(current: Settings, new: Settings) -> Settings:
 def files_of(settings: Settings) -> frozenset[Path]:
     """The files of keys that settings name."""
     auth = settings.auth
-    files = [auth.api_keys_file]
+    files = [auth.api_keys_file, settings.admin.keys_file]
     for issuer in auth.issuers:
         files.append(issuer.keys_file)
         if issuer.introspection is not None:

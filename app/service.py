@@ -1,16 +1,21 @@
 """Composition root: the only place that wires the parts together, behind all doors."""
 
 import asyncio
+import os
 import secrets
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from app.auth.authenticator import LOOK_S, Authenticator
+from app.audit.audit import Audit
+from app.auth.administrators import administrators
+from app.auth.authenticator import Authenticator
 from app.auth.login import Login
 from app.auth.metadata import metadata_paths, resource_metadata
+from app.auth.revocation import Revocations
 from app.backing import State, traced
 from app.execution.asking import Desk
 from app.execution.caching import ResultCache
@@ -23,12 +28,16 @@ from app.execution.pages import no_pages_url, pages_url
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.execution.watchdog import Watchdog
+from app.fleet.fingerprints import key_fingerprints
+from app.fleet.fleet import Fleet
 from app.guards.redaction import Redactor
 from app.http.endpoint import Endpoint
 from app.http.landing import Landing
 from app.http.legacy import LegacyEndpoint
 from app.http.legacy_calls import LegacyCalls
+from app.membership import Drainable, Membership, new_replica_id
 from app.methods.discover import Discover
+from app.methods.observing import CALL, Observer, Observers
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen, Stream
 from app.methods.tools import CallTool, ListTools
@@ -53,6 +62,8 @@ from app.version import server_version
 
 WATCH_STOP_S: Final = 2.0
 COURSES_STOP_S: Final = 2.0
+LOOK_S: Final = 5.0
+"""Credentials of listeners are looked at anew this often, as their requests would be."""
 LOOK_AT_ONCE: Final = 50
 """Listeners whose credentials are looked at without a pause for others."""
 log = structlog.get_logger()
@@ -104,6 +115,17 @@ class Service:
         log_problems: Whether problems with tools go to the log.
         state: Shared with the other servers of a fleet; None: of this process alone.
         tracing: Makes spans; None: there are none. Closed with the service.
+        observers: Told how each call ended.
+        audit: The record of calls; default: as the settings say.
+        replica: Id of this server, which its workers share; None: a new one.
+        door: What administrators can drain, if anything.
+
+    Attributes:
+        fleet: This process among the others, and what administrators decided.
+        administrators: The keys that they have.
+        is_lasting: Whether what they decide survives this process.
+        observers: For the doors; None: nobody observes.
+        audit: The record of calls; None: there is none.
     """
 
     def __init__(
@@ -117,6 +139,10 @@ class Service:
         log_problems: bool = True,
         state: State | None = None,
         tracing: Tracing | None = None,
+        replica: str | None = None,
+        door: Drainable | None = None,
+        observers: Sequence[Observer] = (),
+        audit: Audit | None = None,
     ) -> None:
         self.settings = settings
         self._tracing = tracing
@@ -126,7 +152,7 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        self._state = state = state or State()
+        self.state = state = state or State()
         if spans is not None and state.is_shared:
             state = traced(state, spans)
         limiter = Limiter(state.limits)
@@ -150,7 +176,7 @@ class Service:
             settings,
             messages=messages,
             keys=keys,
-            on_change=self.hub.publish,
+            on_change=self._tools_changed,
             isolation=processes,
             enforce=enforce,
             log_problems=log_problems,
@@ -190,9 +216,33 @@ class Service:
             ),
             limit=settings.limits.concurrent_calls,
         )
-        # Without reload the hours of rules still change what a caller finds.
-        tools_change = settings.tools.reload or any(
-            rule.conditions.has_hours for rule in settings.policies
+        # Without reload hours of rules and administrators still change what a caller finds.
+        tools_change = (
+            settings.tools.reload
+            or any(rule.conditions.has_hours for rule in settings.policies)
+            or settings.admin.port is not None
+            or state.is_shared
+        )
+        if audit is None and enforce and settings.audit.directory is not None:
+            # What somebody does at the machine's own keyboard is no call that was served.
+            replica = replica or new_replica_id()
+            audit = Audit(settings, replica=replica)
+        self.audit = audit
+        observing: list[Observer] = [*observers]
+        if self.audit is not None:
+            observing.append(self.audit)
+        self.observers = Observers(observing, self._catalog) if observing else None
+        call_tool = CallTool(
+            self._catalog,
+            self.executor,
+            encoder,
+            self._courses,
+            limiter=limiter,
+            desk=desk,
+            clock=time.time,
+            challenge=lambda: self.endpoint.authenticator.challenge,
+            intents=self.audit,
+            spans=spans,
         )
         self.router = Router(
             {
@@ -204,29 +254,20 @@ class Service:
                     tools_change=tools_change,
                 ),
                 "tools/list": ListTools(self._catalog, limiter, clock=time.time),
-                "tools/call": CallTool(
-                    self._catalog,
-                    self.executor,
-                    encoder,
-                    self._courses,
-                    limiter=limiter,
-                    desk=desk,
-                    clock=time.time,
-                    challenge=lambda: self.endpoint.authenticator.challenge,
-                    spans=spans,
-                ),
+                CALL: self.observers.around(call_tool) if self.observers else call_tool,
                 "subscriptions/listen": Listen(tools_change=tools_change),
             }
         )
         self._bus = state.bus
         self._replays = Replays(state.replays, self._bus, ttl_s=settings.legacy.replay_ttl_s)
+        self._revocations = Revocations()
         self.legacy = self._older_revisions(keys, state, desk, tools_change=tools_change)
         self.endpoint = Endpoint(
             settings,
             self.router,
             self.hub,
             messages,
-            Authenticator(settings),
+            Authenticator(settings, revocations=self._revocations),
             legacy=LegacyEndpoint(
                 self.legacy,
                 LegacyCalls(
@@ -237,12 +278,18 @@ class Service:
                 ),
                 self._replays,
                 self.hub,
+                observers=self.observers,
                 spans=spans,
             )
             if settings.legacy.enabled
             else None,
+            observers=self.observers,
             spans=spans,
         )
+        self.administrators = administrators(settings.admin)
+        self.is_lasting = state.is_shared
+        self._membership, self.fleet = self._among_others(replica, keys, state, door)
+        self._changing = asyncio.Lock()
         self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -253,10 +300,16 @@ class Service:
 
         Raises:
             FileNotFoundError: There is no tools folder.
+            AuditUnusable: Nothing can be put on record.
         """
-        await asyncio.gather(self._state.start(), self.endpoint.authenticator.start())
+        if self.audit is not None:
+            self.audit.start()
+        await asyncio.gather(self.state.start(), self.endpoint.authenticator.start())
+        await self.fleet.begin()
         self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
         await self.registry.start()
+        self._membership.serves()
+        self.fleet.join()
         self._watchdog = Watchdog(self.settings.tools.directory)
         if self.settings.tools.reload:
             self._watching = asyncio.create_task(self._watch(), name="watch tools")
@@ -264,6 +317,8 @@ class Service:
     async def stop(self) -> None:
         """End what runs, in the order in which it depends on each other."""
         self.hub.shut_down()
+        await self.fleet.leave()
+        await self._membership.stop()
         if self._watchdog is not None:
             self._watchdog.stop()
         self._stop_watching.set()
@@ -281,9 +336,38 @@ class Service:
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
         await self.registry.stop()
-        await self._state.close()
+        await self.state.close()
+        if self.audit is not None:
+            await self.audit.stop()
         if self._tracing is not None:
             await self._tracing.close(min(FLUSH_S, self.settings.server.shutdown_grace_s))
+
+    def _among_others(
+        self, replica: str | None, keys: KeyRing, state: State, door: Drainable | None
+    ) -> tuple[Membership, Fleet]:
+        id = replica or new_replica_id()
+        membership = Membership(
+            id,
+            self.registry,
+            self.hub,
+            self._revocations,
+            keys,
+            door=door,
+            settings=lambda: self.settings,
+            authenticator=lambda: self.endpoint.authenticator,
+            reload=self._reload,
+            has_changed=self._is_another,
+        )
+        fleet = Fleet(
+            state.control,
+            state.bus,
+            membership,
+            replica=id,
+            pid=os.getpid(),
+            keys=key_fingerprints(keys),
+            version=server_version(),
+        )
+        return membership, fleet
 
     def _older_revisions(
         self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool
@@ -330,6 +414,15 @@ class Service:
     def _renew(self, principal: Principal) -> Principal | None:
         return self.endpoint.authenticator.renewed(principal)
 
+    def _is_another(self) -> None:
+        self.fleet.has_changed()
+
+    def _tools_changed(self) -> None:
+        self._is_another()
+        # While a decision is not applied everywhere, telling would be too early. It comes soon.
+        if not self.fleet.is_waiting:
+            self.hub.publish()
+
     def _call_ended(self, tool: Tool) -> None:
         self.registry.end_call(tool)
 
@@ -366,7 +459,17 @@ class Service:
         config = {self._config.absolute()} if self._config is not None else set()
         return frozenset(config) | files_of(self.settings) | self._named
 
+    async def _reload(self) -> None:
+        """Everything again, whether or not files are watched."""
+        if self._config is not None or self._flags is not None:
+            await self._change_settings(announce=True)
+        await self.registry.reload()
+
     async def _change_settings(self, *, announce: bool) -> None:
+        async with self._changing:
+            await self._change_settings_now(announce=announce)
+
+    async def _change_settings_now(self, *, announce: bool) -> None:
         new = read_again(self._config, self._flags)
         if new is None:
             return
@@ -374,13 +477,15 @@ class Service:
         if not is_usable(new):
             return
         settings = as_far_as_possible(self.settings, new)
+        admins = administrators(settings.admin, self.administrators)
         before = self.endpoint.authenticator
-        after = Authenticator(settings, previous=before)
+        after = Authenticator(settings, previous=before, revocations=self._revocations)
         await after.start()
 
         def swap() -> None:
-            self.settings = settings
+            self.settings, self.administrators = settings, admins
             self.endpoint.authenticator = after
+            after.forget_revoked()  # of what came between
             if announce:
                 log.info(
                     "configuration_applied",
@@ -405,6 +510,8 @@ class Service:
         """A credential may be revoked before its time: ask about those of listeners again."""
         while True:
             await asyncio.sleep(LOOK_S)
+            if self.fleet.is_waiting:
+                continue
             streams = self.hub.authenticated()
             while streams:
                 some, streams = streams[:LOOK_AT_ONCE], streams[LOOK_AT_ONCE:]

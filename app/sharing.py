@@ -67,7 +67,9 @@ def state_of(settings: StateSettings) -> State:
     """The state that settings name, which is not connected yet."""
     if not settings.is_shared:
         return State()
-    return RedisState(_target(settings), prefix=settings.prefix)
+    state = RedisState(_target(settings), prefix=settings.prefix)
+    state.is_required = settings.required
+    return state
 
 
 def check_state(settings: StateSettings) -> None:

@@ -7,6 +7,7 @@ with a Valkey or Redis on this machine, and counts the time of the server alone.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import itertools
 import tempfile
@@ -20,6 +21,7 @@ import uvloop
 from app.backing import State
 from app.execution.execution import Execution
 from app.methods.answers import Answer, Sender
+from app.principal import Principal
 from app.protocol.inbound import Call, RequestMeta
 from app.service import Service
 from app.settings import Settings, StateSettings
@@ -154,6 +156,58 @@ async def measure(
     return least
 
 
+AT_ONCE = (1, 16, 64)
+
+
+async def measure_audit(folder: Path) -> dict[int, tuple[float, float]]:
+    """CPU time of a call in µs without and with a record, least of the rounds, by how many calls
+    are under way at once: those that end together share a write.
+    """
+    (folder / "around.py").write_text(TOOLS, "utf-8")
+    base = {
+        "tools": {"directory": folder, "reload": False},
+        "limits": {"rates": [], "list_rates": []},
+        "secrets": {"keys": ["k" * 32]},
+    }
+    record = {"audit": {"directory": folder / "audit"}}
+    services = [
+        Service(Settings.model_validate({**base, **more}), log_problems=False)
+        for more in ({}, record)
+    ]
+    for service in services:
+        await service.start()
+        service.registry.settle()
+    who = Principal(issuer="https://login.example.com", subject="ada", credential_id="7")
+    sender = Sender(who, None, "192.0.2.1")
+
+    async def calls(service: Service, count: int) -> None:
+        for number in range(count):
+            meta = RequestMeta("2026-07-28", {}, None, None, None, None, {})
+            params = {"name": "plain", "arguments": {"text": TEXT, "count": 1}}
+            answer = service.router.dispatch(Call(number, "tools/call", params, meta), sender)
+            assert isinstance(answer, Execution)
+            await answer.wait()
+            assert answer.outcome == "ok", answer.result
+
+    found = {}
+    try:
+        for at_once in AT_ONCE:
+            least = [float("inf"), float("inf")]
+            for _ in range(ROUNDS):
+                for place, service in enumerate(services):
+                    gc.collect()
+                    before = time.process_time()
+                    each = 2 * CALLS // at_once
+                    await asyncio.gather(*(calls(service, each) for _ in range(at_once)))
+                    took = (time.process_time() - before) / (each * at_once) * 1e6
+                    least[place] = min(least[place], took)
+            found[at_once] = (least[0], least[1])
+    finally:
+        for service in services:
+            await service.stop()
+    return found
+
+
 async def _round(call: Callable[[str, str], Awaitable[None]], tool: str, how: str) -> float:
     gc.collect()
     before = time.process_time()
@@ -176,6 +230,11 @@ def main() -> None:
     print("|---|---:|---:|")
     for name, us in found.items():
         print(f"| {name} | {us:.1f} | {us - plain:.1f} |")
+    with tempfile.TemporaryDirectory(prefix="around-") as name:
+        audited = uvloop.run(measure_audit(Path(name)))
+    for at_once, (without, with_it) in audited.items():
+        what = f"an audit record, {at_once} calls at once"
+        print(f"| {what} | {with_it:.1f} | {with_it - without:.1f} |")
     print("\n| | in memory, µs | in Redis, µs | times |")
     print("|---|---:|---:|---:|")
     for name, us in in_memory.items():

@@ -29,7 +29,9 @@ if [ ! -s "$folder/valkey-password" ]; then
   openssl rand -hex 32 | tr -d '\n' | make valkey-password
 fi
 hash=$(openssl dgst -sha256 -r "$folder/valkey-password" | cut -d ' ' -f 1)
+# `default` lets nobody in, being off and without a password. It may do everything all the same: it is in its name
+# that Valkey reads its log again at the start, and what it must not do would be left out in silence.
 make valkey.acl <<END
-user default off
-user mcp on #$hash ~mcp:* &mcp:* +@all -@admin -@dangerous
+user default off ~* &* +@all
+user mcp on #$hash ~mcp:* resetchannels &mcp:* +@all -@admin -@dangerous
 END

@@ -274,7 +274,21 @@ PROBLEMS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         {},
         ("auth.api_keys.0.hash", "64 hexadecimal digits", "keys create"),
     ),
-    "a listener that nobody serves": ("", {"MCP__ADMIN__PORT": "1"}, ("admin", "MCP__ADMIN__PORT")),
+    "administrators without a key": (
+        "",
+        {"MCP__ADMIN__PORT": "1"},
+        ("admin: port needs keys or keys_file", "keys create --admin"),
+    ),
+    "administrators where clients are": (
+        '[admin]\nport = 8000\nkeys_file = "keys.toml"\n',
+        {},
+        ("admin.port is 8000, as server.port is",),
+    ),
+    "an administrator with grants": (
+        f'[admin]\nkeys = [{{ id = "a", hash = "sha256:{"0" * 64}", scopes = ["x"] }}]\n',
+        {},
+        ("admin.keys", "'a' has grants"),
+    ),
     "an unknown variable": ("", {"MCP__SERVER__PROT": "1"}, ("MCP__SERVER__PROT", '"port"')),
     "an unknown section in a variable": ("", {"MCP__SRV__X": "1"}, ("MCP__SRV__X", "srv")),
     "a variable without a key": ("", {"MCP__SERVER": "1"}, ("MCP__SECTION__KEY",)),

@@ -19,7 +19,6 @@ from pydantic import ValidationError
 
 from app.auth.caller import Caller, Seal
 from app.auth.problems import Refused, UnusableFile
-from app.principal import Principal
 from app.settings import ApiKeySettings
 
 ISSUER: Final = "api-key"
@@ -77,7 +76,7 @@ class ApiKeys:
                 seal = old[1].seal if old is not None and old[0] == key.hash else Seal()
                 self.by_id[key.id] = (key.hash, _caller(key, seal))
 
-    def check(self, text: bytes, now: float) -> Principal:
+    def check(self, text: bytes, now: float) -> Caller:
         """Who holds a key.
 
         Args:

@@ -1,8 +1,8 @@
 """From a request's credential to its principal."""
 
-import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from app.auth.api_keys import ISSUER as API_KEY
@@ -21,13 +21,9 @@ from app.principal import ANONYMOUS, Principal
 from app.protocol.errors import ProtocolError
 from app.protocol.headers import HeaderMap
 from app.settings import Settings
-from app.state.interface import StoreUnavailable
 
-LOOK_S: Final = 5.0
-"""A revocation that another server wrote down counts here after this long at the latest."""
 MAX_OPAQUE_BYTES: Final = 4096
 """A token that says something by itself may be longer; see ``MAX_TOKEN_BYTES``."""
-STORE_RETRY_S: Final = 5.0
 
 _BEARER: Final = b"Bearer "
 _KEY: Final = _BEARER + PREFIX
@@ -40,7 +36,7 @@ class Authenticator:
         previous: On a change of the settings, the one before. Issuers whose settings are equal
             keep their keys, and their tokens stay remembered; the previous one may go on
             answering until it is stopped.
-        revocations: A list that is asked besides ``[auth] revoked``.
+        revocations: What counts no longer besides ``[auth] revoked``; see ``forget_revoked``.
         clock: POSIX time.
 
     Attributes:
@@ -62,7 +58,7 @@ class Authenticator:
         self._configured = auth.is_configured
         self._open = auth.is_open
         self._revoked = frozenset(auth.revoked)
-        self._revocations = revocations
+        self._revocations = revocations or Revocations()
         self._clock = clock
         self.challenge = Challenge(settings)
         self.keys: ApiKeys = ApiKeys(
@@ -75,9 +71,9 @@ class Authenticator:
             for number, issuer in enumerate(auth.issuers)
         }
         self.remembered = Remembered()
-        self._key_looks: dict[str, float] = {}
         if previous is not None:
-            self.remembered.take_over(previous.remembered, self.sources.values(), self._revoked)
+            self.remembered.take_over(previous.remembered, self.sources.values())
+            self.forget_revoked()
 
     def _source(self, settings: Settings, number: int, previous: "Authenticator | None") -> Source:
         issuer, resource = settings.auth.issuers[number], settings.resource_url
@@ -132,12 +128,9 @@ class Authenticator:
             and not headers.repeated
             and b"x-api-key" not in headers
         ):
-            now = self._clock()
-            entry = self.remembered.get(digest_of(value[7:]), now)
-            if entry is None:
-                return None
-            if self._revocations is None or now - entry.looked_at < LOOK_S:
-                return entry.caller
+            # What was revoked is not remembered, so nothing needs to be asked about it here.
+            entry = self.remembered.get(digest_of(value[7:]), self._clock())
+            return None if entry is None else entry.caller
         try:
             return self._known(self._credential(headers, query))
         except Refused as refused:
@@ -169,16 +162,12 @@ class Authenticator:
                 "The authorization server cannot be reached, so the token cannot be checked.",
                 error.retry_after_s,
             ) from None
-        except StoreUnavailable:
-            raise self.challenge.unavailable(
-                "The list of revoked credentials cannot be read.", STORE_RETRY_S
-            ) from None
 
     def renewed(self, principal: Principal) -> Principal | None:
         """A principal as it is after a change of the settings; None if it counts no longer."""
         if principal.issuer is None:
             return ANONYMOUS if self._open else None
-        if not isinstance(principal, Caller) or principal.credential_id in self._revoked:
+        if not isinstance(principal, Caller) or self._is_revoked(principal):
             return None
         if principal.issuer == API_KEY:
             current = self.keys.renewed(principal)
@@ -190,18 +179,9 @@ class Authenticator:
             return None
         return current
 
-    async def is_revoked(self, principal: Principal) -> bool:
-        """Whether a principal's credential is on the list of ``Revocations``.
-
-        Raises:
-            StoreUnavailable: Nobody can say now.
-        """
-        if self._revocations is None or principal.issuer is None:
-            return False
-        token_id = principal.credential_id
-        return token_id is not None and await self._revocations.is_revoked(
-            principal.issuer, token_id
-        )
+    def forget_revoked(self) -> None:
+        """The list of revocations is another one: what is on it must be remembered no longer."""
+        self.remembered.forget_all(self._is_revoked)
 
     # The steps
 
@@ -222,41 +202,27 @@ class Authenticator:
             return ANONYMOUS
         now = self._clock()
         if credential.is_key:
-            holder = self.keys.check(credential.text, now)
-            fresh = now - self._key_looks.get(holder.credential_id or "", -math.inf) < LOOK_S
-            return holder if fresh or self._revocations is None else None
+            return self._unless_revoked(self.keys.check(credential.text, now))
         entry = self.remembered.get(digest_of(credential.text), now)
-        if entry is None or (self._revocations is not None and now - entry.looked_at >= LOOK_S):
-            return None
-        return entry.caller
+        return None if entry is None else entry.caller
 
     async def _checked(self, credential: Credential) -> Principal:
-        if credential.is_key:
-            holder = self.keys.check(credential.text, self._clock())
-            await self._refuse_revoked(holder)
-            self._key_looks[holder.credential_id or ""] = self._clock()
-            return holder
         digest = digest_of(credential.text)
-        entry = self.remembered.get(digest, self._clock())
-        if entry is None:
-            source, checked = await self._check(credential.text)
+        source, checked = await self._check(credential.text)
+        # Nothing is waited for from here on: a revocation comes before it, or finds it remembered.
+        caller = self._unless_revoked(checked.caller)
+        if caller.credential_id is None:
+            caller = replace(caller, token_digest=f"sha256:{digest.hex()}")
+        if checked.until > self._clock():
             entry = Entry(
-                checked.caller,
+                caller,
                 source,
                 checked.until,
                 generation=source.issuer.generation,
-                looked_at=0.0,
-                size=max(len(credential.text), checked.caller.size),
+                size=max(len(credential.text), caller.size),
             )
-        try:
-            await self._refuse_revoked(entry.caller)
-        except Refused:
-            self.remembered.forget(digest)
-            raise
-        entry.looked_at = self._clock()
-        if entry.until > entry.looked_at:
             self.remembered.put(digest, entry)
-        return entry.caller
+        return caller
 
     async def _check(self, token: bytes) -> tuple[Source, Checked]:
         unverified = read_unverified(token)
@@ -279,9 +245,14 @@ class Authenticator:
             raise Refused("The token is too long.")
         return source, await source.check_opaque(token)
 
-    async def _refuse_revoked(self, caller: Principal) -> None:
-        if caller.credential_id in self._revoked or await self.is_revoked(caller):
+    def _unless_revoked(self, caller: Caller) -> Caller:
+        if self._is_revoked(caller):
             raise Refused("The credential was revoked.")
+        return caller
+
+    def _is_revoked(self, caller: Principal) -> bool:
+        named = caller.credential_id in self._revoked
+        return named or self._revocations.has(caller.issuer, caller.credential_id)
 
     def _refusal(self, refused: Refused) -> ProtocolError:
         if isinstance(refused, Malformed):

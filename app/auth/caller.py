@@ -30,10 +30,13 @@ class Caller(Principal):
 
     Attributes:
         size: Of its claims; see ``measured``.
+        token_digest: Of a token without ``jti``: what records name it by. Nobody finds a token by
+            its hash.
     """
 
     seal: Seal = field(repr=False)
     size: int = field(default=0, repr=False)
+    token_digest: str | None = None
 
 
 def measured(claims: Mapping[str, Any]) -> int:

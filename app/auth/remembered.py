@@ -1,6 +1,6 @@
 """Tokens that were checked, by the hash of their text, so that a call need not check again."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,6 @@ class Entry:
     Attributes:
         until: POSIX time from which it must be checked again.
         generation: Of the issuer's keys when it was checked.
-        looked_at: When the list of revoked tokens was last asked about it.
         size: Bytes of the token, or characters of its claims, whichever are more.
     """
 
@@ -27,7 +26,6 @@ class Entry:
     source: Source
     until: float
     generation: int
-    looked_at: float
     size: int
 
 
@@ -66,11 +64,15 @@ class Remembered:
         if entry is not None:
             self._bytes -= entry.size
 
-    def take_over(
-        self, previous: "Remembered", sources: Iterable[Source], revoked: frozenset[str]
-    ) -> None:
+    def forget_all(self, is_over: Callable[[Caller], bool]) -> None:
+        """Forget the tokens of these callers."""
+        over = [digest for digest, entry in self._entries.items() if is_over(entry.caller)]
+        for digest in over:
+            self.forget(digest)
+
+    def take_over(self, previous: "Remembered", sources: Iterable[Source]) -> None:
         """Take the entries of another memory that count under new settings."""
         kept = frozenset(sources)
         for digest, entry in previous._entries.items():  # noqa: SLF001  # another of its kind
-            if entry.source in kept and entry.caller.credential_id not in revoked:
+            if entry.source in kept:
                 self.put(digest, entry)

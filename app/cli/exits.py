@@ -6,8 +6,8 @@ from enum import IntEnum
 class Exit(IntEnum):
     OK = 0
     PROBLEMS = 1
-    """``check`` found an error, a ``call`` failed, ``health`` is not healthy, or the
-    client of ``stdio`` stopped reading."""
+    """``check`` found an error, a ``call`` failed, ``health`` is not healthy, ``admin`` was refused
+    or not done by all, or the client of ``stdio`` stopped reading."""
     USAGE = 2
     """The command line is wrong (Typer's own code)."""
     STARTUP = 3
@@ -19,4 +19,9 @@ class Exit(IntEnum):
     BIND = 6
     """The address cannot be bound."""
     CREDENTIAL = 7
-    """``stdio``: the credential in the environment is missing, malformed or refused."""
+    """The credential in the environment of ``stdio``, or the key of ``admin``, is missing,
+    malformed or refused."""
+    WORKERS = 8
+    """``serve --workers``: they crash again and again, or one did when it was to end."""
+    STUCK = 9
+    """The server did not end in time, and was ended without leaving what its tools had opened."""

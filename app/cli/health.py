@@ -1,15 +1,18 @@
 """``health``: ask a running server whether it is ready; for container health checks."""
 
+import json
 from contextlib import closing
 from http import HTTPStatus
-from http.client import HTTPConnection
-from typing import Annotated
+from http.client import HTTPConnection, HTTPException
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 import typer
 
 from app.cli.exits import Exit
 from app.cli.options import ConfigOption, fail, load_or_exit, out
+
+MOST_BYTES: Final = 65_536
 
 
 def health(
@@ -37,12 +40,23 @@ def health(
         try:
             with closing(HTTPConnection(host, port, timeout=timeout_s)) as connection:
                 connection.request("GET", "/readyz")
-                status = connection.getresponse().status
-        except OSError as error:
+                response = connection.getresponse()
+                status, body = response.status, response.read(MOST_BYTES)
+        except (OSError, HTTPException) as error:
             reason = f"{host}:{port}: {error}"
             continue
         if status == HTTPStatus.OK:
             out.print("ready")
             return
-        reason = f"{host}:{port} answered {status}"
+        reason = f"{host}:{port} answered {status}{_reasons(body)}"
     fail(f"not ready: {reason} (--url asks another address)", Exit.PROBLEMS)
+
+
+def _reasons(body: bytes) -> str:
+    """What the server says about it, if it is one of ours."""
+    try:
+        reasons = json.loads(body)["reasons"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    texts = [text for text in reasons if isinstance(text, str)] if isinstance(reasons, list) else []
+    return f": {' '.join(texts)}" if texts else ""

@@ -50,6 +50,10 @@ def create(
         Path | None,
         typer.Option(help="Append it, hashed, to this file for auth.api_keys_file"),
     ] = None,
+    admin: Annotated[
+        bool,
+        typer.Option("--admin", help="For an administrator: with --file, for admin.keys_file"),
+    ] = False,
 ) -> None:
     """Make a key and show it, once: the first line on standard output.
 
@@ -75,16 +79,18 @@ def create(
         )
     except ValidationError as error:
         raise typer.BadParameter(_what_is_wrong(error)) from None
+    if admin and settings.has_grants:
+        raise typer.BadParameter("--admin takes no scopes, roles, tenant, clearance or approvals")
     if file is None:
         typer.echo(key)
-        typer.echo("\n" + table(settings, "auth.api_keys"))
+        typer.echo("\n" + table(settings, "admin.keys" if admin else "auth.api_keys"))
         typer.echo("The key is shown once. Put the table into config.toml.", err=True)
         return
     _append(file, settings)
     typer.echo(key)
     typer.echo(
         f"The key is shown once. It was appended, hashed, to {file}, which "
-        "[auth] api_keys_file can name.",
+        f"{'[admin] keys_file' if admin else '[auth] api_keys_file'} can name.",
         err=True,
     )
 

@@ -37,17 +37,22 @@ app.command()(health)
 def add_all_commands() -> typer.Typer:
     """The command line with every command."""
     # Here, because a health check runs every few seconds and must not load the whole server.
+    from app.cli.admin import admin  # noqa: PLC0415
+    from app.cli.audit import audit  # noqa: PLC0415
     from app.cli.call import call  # noqa: PLC0415
     from app.cli.check import check, tools  # noqa: PLC0415
     from app.cli.explain import explain  # noqa: PLC0415
     from app.cli.keys import keys  # noqa: PLC0415
     from app.cli.serve import serve  # noqa: PLC0415
+    from app.cli.stats import stats  # noqa: PLC0415
     from app.cli.stdio import stdio  # noqa: PLC0415
 
     if len(app.registered_commands) == 1:
-        for command in (serve, stdio, check, tools, call, explain):
+        for command in (serve, stdio, check, tools, call, explain, stats):
             app.command()(command)
         app.add_typer(keys)
+        app.add_typer(admin)
+        app.add_typer(audit)
         app.registered_commands.append(app.registered_commands.pop(0))  # health comes last
     return app
 

@@ -7,6 +7,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from app.audit.audit import AuditUnusable
+from app.audit.audit import check as check_audit
 from app.cli.exits import Exit
 from app.configuration import DEFAULT_FILE, ConfigurationError, load_settings
 from app.reloading import check_access
@@ -79,6 +81,14 @@ def load_or_exit(config: Path | None, flags: dict[str, dict[str, Any]]) -> Setti
             print_error(str(problem))
         raise typer.Exit(Exit.CONFIGURATION) from None
     return settings
+
+
+def check_audit_or_exit(settings: Settings) -> None:
+    """Before anything is served: can calls be put on record?"""
+    try:
+        check_audit(settings)
+    except AuditUnusable as error:
+        fail(str(error), Exit.CONFIGURATION)
 
 
 def print_error(message: str) -> None:

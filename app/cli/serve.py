@@ -1,10 +1,12 @@
 """``serve``: run the server, in one process or several."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import socket
 import threading
+from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,26 +14,32 @@ from typing import Annotated, Any, Final
 import structlog
 import typer
 
+from app.admin.serving import bind_admin
 from app.cli.exits import Exit
+from app.cli.init import serve_in_child_of_init
 from app.cli.options import (
     ConfigOption,
     LogFormatOption,
     LogLevelOption,
     ReloadOption,
     ToolsOption,
+    check_audit_or_exit,
     config_file,
     fail,
     load_or_exit,
     serving_flags,
 )
-from app.cli.running import run_to_the_end, start_log
-from app.http.serving import bind, make_server
+from app.cli.running import CLOSING_S, LastResort, run_to_the_end, start_log
+from app.cli.supervisor import Supervisor
+from app.http.serving import SIGNALS, bind, make_server
+from app.membership import new_replica_id
 from app.server import create_app
 from app.settings import Settings
 from app.sharing import check_state
 
 log = structlog.get_logger()
-RESTART_PAUSE_S: Final = 1.0
+KILL_SLACK_S: Final = 2.0
+"""A worker ends itself when its time is over; then it is killed."""
 
 
 def serve(
@@ -45,6 +53,7 @@ def serve(
     log_level: LogLevelOption = None,
 ) -> None:
     """Serve the tools over HTTP until SIGTERM or Ctrl+C."""
+    serve_in_child_of_init()
     flags = serving_flags(
         tools, reload=reload, log_format=log_format, log_level=log_level, host=host, port=port
     )
@@ -55,17 +64,27 @@ def serve(
         check_state(settings.state)
     except ValueError as error:
         fail(str(error), Exit.CONFIGURATION)
-    if not Path(settings.tools.directory).is_dir():
-        fail(f"the tools folder {settings.tools.directory} does not exist", Exit.TOOLS)
+    folder = Path(settings.tools.directory)
+    if not folder.is_dir():
+        fail(f"the tools folder {folder} does not exist", Exit.TOOLS)
+    if not os.access(folder, os.R_OK | os.X_OK):
+        fail(f"the tools folder {folder} may not be read", Exit.TOOLS)
+    check_audit_or_exit(settings)
     try:
         listener = bind(settings.server)
     except OSError as error:
         address = f"{settings.server.host}:{settings.server.port}"
         fail(f"cannot listen on {address}: {error.strerror}", Exit.BIND)
+    try:
+        admin = bind_admin(settings.admin)
+    except OSError as error:
+        address = f"{settings.admin.host}:{settings.admin.port}"
+        fail(f"administrators cannot be listened to on {address}: {error.strerror}", Exit.BIND)
+    replica = new_replica_id()
     if workers == 1:
-        run_worker(settings, config_file(config), flags, listener)
+        run_worker(settings, config_file(config), flags, listener, admin, replica)
     else:
-        _supervise(workers, settings, config_file(config), flags, listener)
+        _supervise(workers, settings, config_file(config), flags, listener, admin, replica)
 
 
 def run_worker(
@@ -73,10 +92,23 @@ def run_worker(
     config: Path | None,
     flags: dict[str, dict[str, Any]],
     listener: socket.socket,
+    admin: socket.socket | None,
+    replica: str,
+    says: Connection | None = None,
 ) -> None:
-    """One process that serves."""
-    start_log(settings)
-    app = create_app(settings, config=config, flags=flags)
+    """One process that serves. All workers of a replica have its id and its sockets.
+
+    Args:
+        replica: Its name in a fleet.
+        says: Where it tells a supervisor that it serves; None: there is no supervisor.
+    """
+    for number in SIGNALS:  # before the server has its own handlers, and after it has ended
+        signal.signal(number, lambda *_: os._exit(Exit.OK))
+    if says is not None:
+        os.setpgrp()  # Ctrl+C is the supervisor's to hear
+        threading.Thread(target=_end_with_supervisor, daemon=True).start()
+    start_log(settings, worker_pid=None if says is None else os.getpid())
+    app = create_app(settings, config=config, flags=flags, replica=replica, admin=admin)
 
     def listening(host: str, port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
@@ -87,10 +119,35 @@ def run_worker(
             public_url=settings.server.public_url,
             tools=len(service.registry.catalog.tools) if service is not None else 0,
             pid=os.getpid(),
+            replica=app.replica,
         )
+        if says is not None:
+            with contextlib.suppress(OSError):
+                says.send_bytes(b"serving")
+            says.close()
 
-    server = make_server(app.serve, settings.server, on_drain=app.drain, on_listening=listening)
+    server = make_server(
+        app,
+        settings.server,
+        on_listening=listening,
+        on_signal=LastResort(_end_s(settings)).arm,
+        is_supervised=says is not None,
+    )
     run_to_the_end(server.serve(sockets=[listener]))
+
+
+def _end_s(settings: Settings) -> float:
+    """Seconds within which a process ends that was asked to."""
+    server = settings.server
+    return server.drain_window_s + server.shutdown_grace_s + CLOSING_S
+
+
+def _end_with_supervisor() -> None:
+    """However that ended: nobody would replace this process, or pass on that it is to end."""
+    supervisor = multiprocessing.parent_process()
+    if supervisor is not None:
+        supervisor.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _supervise(
@@ -99,36 +156,30 @@ def _supervise(
     config: Path | None,
     flags: dict[str, dict[str, Any]],
     listener: socket.socket,
+    admin: socket.socket | None,
+    replica: str,
 ) -> None:
-    """Keep several workers running; end them together."""
+    """Several processes that share the port, and this one, which looks after them."""
     start_log(settings)
     context = multiprocessing.get_context("spawn")
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    signal.signal(signal.SIGINT, lambda *_: stopping.set())
 
-    def start() -> SpawnProcess:
-        process = context.Process(target=run_worker, args=(settings, config, flags, listener))
-        process.start()
-        return process
+    def start() -> tuple[SpawnProcess, Connection]:
+        hears, says = context.Pipe(duplex=False)
+        with says:
+            process = context.Process(
+                target=run_worker,
+                args=(settings, config, flags, listener, admin, replica, says),
+            )
+            process.start()
+        return process, hears
 
-    workers = [start() for _ in range(count)]
-    code = Exit.OK
-    while not stopping.wait(RESTART_PAUSE_S):
-        for index, worker in enumerate(workers):
-            if not worker.is_alive():
-                log.error("worker_died", pid=worker.pid, exit_code=worker.exitcode)
-                if worker.exitcode == Exit.STARTUP:  # the next one would fail alike
-                    code = Exit.STARTUP
-                    stopping.set()
-                else:
-                    workers[index] = start()
-    listener.close()
-    for worker in workers:
-        worker.terminate()
-    for worker in workers:
-        worker.join(settings.server.shutdown_grace_s * 2)
-        if worker.is_alive():
-            log.error("worker_killed", pid=worker.pid)
-            worker.kill()
+    # Theirs go on accepting; with this one open, connections would wait for nobody at the end.
+    def close() -> None:
+        listener.close()
+        if admin is not None:
+            admin.close()
+
+    end_s = _end_s(settings) + KILL_SLACK_S
+    code = Supervisor(count, start, end_s=end_s, on_end=close).run()
+    log.info("stopped", exit_code=int(code))
     raise typer.Exit(code)

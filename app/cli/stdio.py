@@ -16,6 +16,7 @@ from app.cli.options import (
     LogLevelOption,
     ReloadOption,
     ToolsOption,
+    check_audit_or_exit,
     config_file,
     fail,
     load_or_exit,
@@ -64,6 +65,7 @@ def stdio(
     settings = load_or_exit(config, flags)
     if not Path(settings.tools.directory).is_dir():
         fail(f"the tools folder {settings.tools.directory} does not exist", Exit.TOOLS)
+    check_audit_or_exit(settings)
     start_log(settings)
     run_to_the_end(_serve(settings, config_file(config), flags, streams, credential))
 
@@ -91,7 +93,9 @@ async def _serve(
         channel = Channel(*streams, max_line_bytes=max_line_bytes)
         older = None
         if settings.legacy.enabled:
-            older = OlderRevisions(service.legacy, service.hub, channel, credential)
+            older = OlderRevisions(
+                service.legacy, service.hub, channel, credential, observers=service.observers
+            )
         door = Door(
             channel,
             service.router,
@@ -101,6 +105,7 @@ async def _serve(
             credential=credential,
             max_line_bytes=max_line_bytes,
             legacy=older,
+            observers=service.observers,
             spans=service.spans,
         )
         was_read = await serve(channel, door, give_up=service.executor.give_up, stop=stop)

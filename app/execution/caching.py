@@ -120,6 +120,7 @@ class Keeping:
         self._ttl_s = ttl_s
         self._execution = execution
         self._flight = Flight(cache, key)
+        execution.cached = "miss"
         execution.course = self
         execution.run_ended = self.run_ended
         execution.on_pause = self._flight.land  # nobody waits for somebody else's user

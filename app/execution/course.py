@@ -254,6 +254,7 @@ class Course:
         if not isinstance(claim, Claim):
             known = claim.result
             execution.headers, execution.error_id = claim.headers, claim.error_id
+            execution.cached = "repeated"
             return self.encoder.error(UNKNOWN) if known is None else known, claim.outcome
         try:
             result, outcome = await self._answer()
@@ -270,8 +271,8 @@ class Course:
     async def _stopped(self, claim: Claim) -> None:
         """Say what came of a call that was refused, stopped or left."""
         execution = self._execution
-        if execution.outcome == Outcome.TIMEOUT and execution.result is not None:
-            await claim.settle(execution.result, Outcome.TIMEOUT, execution.headers)
+        if execution.outcome == Outcome.TIMEOUT and execution.ended_with is not None:
+            await claim.settle(execution.ended_with, Outcome.TIMEOUT, execution.headers)
         elif self._has_run:
             await claim.lose()
         else:
@@ -324,7 +325,7 @@ class Course:
         while True:
             found = cache.get(key)
             if found is not None:
-                self._kept = HIT
+                self._kept, execution.cached = HIT, "hit"
                 return Ending(found, Outcome.OK, is_draft)
             other = cache.flights.get(key)
             if other is None:
@@ -332,7 +333,7 @@ class Course:
             await asyncio.wait({other})
             shared = other.result()
             if shared is not None:
-                self._kept = HIT
+                self._kept, execution.cached = HIT, "hit"
                 return shared
         flight = Flight(cache, key)
         execution.on_pause = flight.land  # nobody waits for somebody else's user
@@ -343,7 +344,7 @@ class Course:
             has_asked = self._execution.has_asked  # by now
             flight.land(None if has_asked else ending)
         if not has_asked:
-            self._kept = MISS
+            self._kept, execution.cached = MISS, "miss"
             if ending.outcome == Outcome.OK:
                 cache.put(key, ending.result, caching.ttl_s)
         return ending
@@ -368,8 +369,10 @@ class Course:
             if isinstance(again, Ending):
                 return again
             try:
+                execution.attempt = attempt + 2
                 ending = await self._try(again.keywords)
             except Unavailable:
+                execution.attempt = attempt + 1
                 break  # no room now: what the tool has said stands
         return ending
 

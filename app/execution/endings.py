@@ -87,7 +87,7 @@ class Endings:
 
     def succeed(self, execution: Execution, value: Any) -> None:
         """A tool has returned."""
-        if execution.result is not None or execution.cancelled:
+        if execution.ended_with is not None or execution.cancelled:
             return
         if execution.asking is not None and execution.asking.is_paused:
             self.report(execution, SwallowedPause(), public=SwallowedPause.public)
@@ -106,7 +106,7 @@ class Endings:
 
     def fail(self, execution: Execution, error: BaseException) -> None:
         """A tool has raised."""
-        if execution.result is not None or execution.cancelled:
+        if execution.ended_with is not None or execution.cancelled:
             self.waited_for.discard(execution)
             return
         asking = execution.asking

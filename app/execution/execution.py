@@ -87,7 +87,8 @@ class Execution:
     Attributes:
         deadline: Instant of ``loop.time()``.
         wake_at: When whoever waits wants to be woken at the latest.
-        result: The encoded result object once it ended, else None.
+        ended_with: The encoded result object once it ended, else None.
+        result: The same once it may be sent: where the end is put on record, when that is done.
         is_started: Whether the code of an asynchronous tool has begun to run.
         headers: Response headers that repeat the mirrored parameters.
         asking: The tool's questions; None while it has not asked anything.
@@ -100,6 +101,9 @@ class Execution:
         on_pause: Told when the first question begins to wait.
         left_s: What was left until the deadline when the first of them began to wait.
         course: Stops what stands around the runs when nobody waits any more, if anything does.
+        rule: The label of the rule that allowed it.
+        attempt: The number of the last run of the tool's code.
+        cached: Whence the result is: ``hit``, ``miss`` or ``repeated``; None: the tool's code.
         run_span: Of the run of the tool's code that is under way; None: nobody records it.
     """
 
@@ -115,6 +119,7 @@ class Execution:
         "_manner",
         "_next_progress_at",
         "_of_thread",
+        "_on_end",
         "_pending",
         "_pending_bytes",
         "_principal",
@@ -124,10 +129,13 @@ class Execution:
         "_token",
         "_waiter",
         "asking",
+        "attempt",
         "begin_asking",
+        "cached",
         "cancelled",
         "course",
         "deadline",
+        "ended_with",
         "error_id",
         "headers",
         "is_draft",
@@ -138,6 +146,7 @@ class Execution:
         "pauses",
         "refusal",
         "result",
+        "rule",
         "run_ended",
         "run_span",
         "timeout_s",
@@ -188,6 +197,7 @@ class Execution:
         self.wake_at = math.inf
         self.cancelled = False
         self.is_started = False
+        self.ended_with: bytes | None = None
         self.result: bytes | None = None
         self.outcome: str = Outcome.OK
         self.error_id: str | None = None
@@ -199,6 +209,10 @@ class Execution:
         self.on_pause: Callable[[], None] | None = None
         self.run_ended: Callable[[Ending], None] | None = None
         self.course: Leavable | None = None
+        self.rule: str | None = None
+        self.attempt = 1
+        self.cached: str | None = None
+        self._on_end: Callable[[Execution], bool] | None = None
         self.run_span: RunSpan | None = None
 
     @property
@@ -240,27 +254,55 @@ class Execution:
         """The caller has gone: stop the work as soon as practical and send nothing more."""
         if self.result is None and not self.cancelled:
             self.cancelled = True
-            self.outcome = Outcome.CANCELLED
-            if self.run_span is not None:
-                self.run_span.end(Outcome.CANCELLED)
-            self._leave(self)
+            if self.ended_with is None:
+                self.outcome = Outcome.CANCELLED
+                if self.run_span is not None:
+                    self.run_span.end(Outcome.CANCELLED)
+                self._leave(self)
+                if self._on_end is not None:
+                    self._tell_end()
+            self.wake()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is a result to send, or nobody to send one to."""
+        return self.cancelled or self.result is not None
+
+    def on_end(self, note: "Callable[[Execution], bool]") -> None:
+        """Tell ``note`` once how the call ended, before anybody can see its result.
+
+        Args:
+            note: True: the result must wait for ``release``.
+        """
+        self._on_end = note
+        if self.cancelled:
+            self._tell_end()
+        elif self.ended_with is not None and self._tell_end():
+            self.result = None  # nobody has looked yet
+
+    def release(self) -> None:
+        """What the result had to wait for is done."""
+        if not self.cancelled:
+            self.result = self.ended_with
             self.wake()
 
     # What the executor uses.
 
     def finish(self, result: bytes, outcome: str) -> None:
         """The call ended; later endings are ignored."""
-        if self.result is None and not self.cancelled:
+        if self.ended_with is None and not self.cancelled:
             self._flush_progress()
-            self.result = result
+            self.ended_with = result
             self.outcome = outcome
             if self.run_span is not None:
                 self.run_span.end(outcome)
-            self.wake()
+            if self._on_end is None or not self._tell_end():
+                self.result = result
+                self.wake()
 
     def refuse(self, error: ProtocolError) -> None:
         """There is no result: the call was refused after all."""
-        if self.result is None and not self.cancelled:
+        if self.ended_with is None and not self.cancelled:
             self.refusal = error
             self.finish(b"", "")
 
@@ -275,7 +317,7 @@ class Execution:
     @property
     def is_over(self) -> bool:
         """Whether nobody waits for the tool any more."""
-        return self.cancelled or self.result is not None
+        return self.cancelled or self.ended_with is not None
 
     @property
     def remaining_s(self) -> float:
@@ -358,6 +400,11 @@ class Execution:
         return self.asking is not None and self.asking.has_asked
 
     # Inside.
+
+    def _tell_end(self) -> bool:
+        note, self._on_end = self._on_end, None  # no ring for the collector to find
+        assert note is not None
+        return note(self)
 
     def _in_loop(self, what: str) -> Desk:
         if threading.get_ident() != self._thread or self._desk is None:

@@ -277,7 +277,7 @@ class Executor:
         now = self._loop.time()
         waited_for = self._endings.waited_for
         for execution in list(waited_for):
-            if execution.result is not None or execution.cancelled:
+            if execution.ended_with is not None or execution.cancelled:
                 waited_for.discard(execution)
             elif now >= execution.deadline:
                 waited_for.discard(execution)

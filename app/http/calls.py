@@ -82,7 +82,7 @@ def _mirror_late(execution: Execution, exchange: Exchange) -> None:
 
 async def _in_silence(execution: Execution) -> None:
     """Wait for the end; a client that takes JSON alone cannot be told anything before."""
-    while not execution.is_over:
+    while not execution.is_settled:
         execution.take_notifications()
         await execution.wait()
 

@@ -49,11 +49,14 @@ class Connection(HttpToolsProtocol):
     Attributes:
         refused: A request was refused without the application, and the connection is closing.
         watching: Called when the client goes while a request is served.
+        ends_with_answer: Whether each answer is the last of its connection: the server is about
+            to close all of them.
     """
 
     max_header_bytes: int
     request_timeout_s: float
     requests: EventLog
+    ends_with_answer: ClassVar[bool] = False
 
     _defaults: ClassVar[list[tuple[bytes, bytes]] | None] = None
     _starts: ClassVar[dict[int, bytes]] = {}
@@ -122,6 +125,8 @@ class Connection(HttpToolsProtocol):
             self.scope["extensions"] = extensions
             HttpToolsProtocol.on_headers_complete(self)
             extensions[CONNECTION_EXTENSION] = RequestConnection(self, self.cycle)
+            if self.ends_with_answer:
+                self.cycle.keep_alive = False
         self._in_head = False
 
     def on_body(self, body: bytes) -> None:
@@ -235,6 +240,16 @@ class Connection(HttpToolsProtocol):
             lines = [b"%b: %b\r\n" % pair for pair in defaults]
             start = Connection._starts[status] = STATUS_LINE[status] + b"".join(lines)
         return start
+
+    def end_with_answer(self) -> None:
+        """Close after the answer that is under way, which says so if it has not begun.
+
+        An idle connection stays: its next request may be under way. A stream that has begun cannot
+        say it, but who comes back when it has ended is better off with another connection, too.
+        """
+        for cycle in (self._running, *(queued for queued, _ in self.pipeline)):
+            if cycle is not None:
+                cycle.keep_alive = False
 
     # Time.
 

@@ -18,6 +18,7 @@ from app.http.listening import carry_subscription
 from app.http.responses import Receive, Scope, Send
 from app.http.tracing import span_of
 from app.methods.answers import Answer, Reply, Sender
+from app.methods.observing import Observers
 from app.methods.router import Router
 from app.methods.subscriptions import Hub
 from app.observability.logs import EventLog
@@ -49,6 +50,7 @@ class Endpoint:
         router: Answers what has passed the checks.
         hub: Opens listen streams.
         legacy: Answers clients of older revisions; None: they are not served.
+        observers: Told of calls that are refused here; None: nobody is.
         spans: Makes the spans of requests; None: there are none.
 
     Attributes:
@@ -65,9 +67,11 @@ class Endpoint:
         authenticator: Authenticator,
         *,
         legacy: LegacyEndpoint | None,
+        observers: Observers | None = None,
         spans: Spans | None = None,
     ) -> None:
         self.authenticator = authenticator
+        self._observers = observers
         self._legacy = legacy
         self._spans = spans
         self._execution_settings = settings.execution
@@ -100,7 +104,7 @@ class Endpoint:
                 await response.empty(204, self._gate.preflight(exchange.headers))
         except ProtocolError as error:
             record.refused(error)
-            await response.error(error, record.id)
+            await self._refuse(error, exchange)
         except Disconnected:
             record.outcome = "cancelled"
             record.is_written = exchange.was_refused
@@ -255,7 +259,12 @@ class Endpoint:
             if is_version and legacy.is_of_session(exchange.headers):
                 return legacy.refuse(error, id, exchange)
         exchange.record.refused(error)
-        return exchange.response.error(error, id)
+        return self._refuse(error, exchange)
+
+    async def _refuse(self, error: ProtocolError, exchange: Exchange) -> None:
+        if self._observers is not None:
+            await self._observers.refused(error, exchange.record)
+        await exchange.response.error(error, exchange.record.id)
 
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
         sender = new(Sender, (exchange.principal, exchange.headers, exchange.record.address, None))

@@ -73,9 +73,13 @@ class Gate:
     Args:
         settings: Host names, origins and bounds.
         sessions: Whether sessions of earlier revisions are served, with their methods.
+        section: Where the settings stand, for refusals that say what to change.
     """
 
-    def __init__(self, settings: ServerSettings, *, sessions: bool = False) -> None:
+    def __init__(
+        self, settings: ServerSettings, *, sessions: bool = False, section: str = "server"
+    ) -> None:
+        self._section = section
         self._allow = ALLOW_SESSIONS if sessions else ALLOW
         public = urlsplit(settings.public_url) if settings.public_url else None
         hosts = [*settings.allowed_hosts, settings.host]
@@ -139,11 +143,7 @@ class Gate:
         if origin is None:
             return ()
         if b"origin" in headers.repeated or not self._check_origin(origin):
-            raise Forbidden(
-                "The Origin may not call this server. If it should, add it to "
-                "[server] allowed_origins.",
-                setting="server.allowed_origins",
-            )
+            raise self._foreign_origin()
         return (
             (b"access-control-allow-origin", origin),
             (b"access-control-expose-headers", _EXPOSED_HEADERS),
@@ -158,11 +158,21 @@ class Gate:
         """
         host = headers.get(b"host", b"")
         if not self._any_host and (b"host" in headers.repeated or not self._is_own(host)):
+            or_url = " or set public_url" if self._section == "server" else ""
             raise MisdirectedRequest(
                 "The Host header does not name this server. If it should, add the name to "
-                "[server] allowed_hosts or set public_url.",
-                setting="server.allowed_hosts",
+                f"[{self._section}] allowed_hosts{or_url}.",
+                setting=f"{self._section}.allowed_hosts",
             )
+
+    def _foreign_origin(self) -> Forbidden:
+        if self._section != "server":
+            return Forbidden("Web pages of other origins may not call this listener.")
+        return Forbidden(
+            "The Origin may not call this server. If it should, add it to "
+            "[server] allowed_origins.",
+            setting="server.allowed_origins",
+        )
 
     def preflight(self, headers: HeaderMap) -> Headers:
         """Headers of the answer to a CORS preflight.

@@ -19,6 +19,7 @@ from app.legacy.errors import told
 from app.legacy.notifications import TOOLS_LIST_CHANGED
 from app.legacy.revisions import ASSUMED, REVISIONS, Revision
 from app.methods.answers import Sender
+from app.methods.observing import Observers
 from app.methods.record import RequestRecord
 from app.methods.subscriptions import Hub, Stream
 from app.observability.spans import Spans
@@ -57,6 +58,7 @@ class LegacyEndpoint:
 
     Args:
         hub: Knows when somebody finds another list.
+        observers: Told of calls that are refused here; None: nobody is.
         spans: Makes the spans of what is in batches; None: there are none.
     """
 
@@ -67,8 +69,10 @@ class LegacyEndpoint:
         replays: Replays,
         hub: Hub,
         *,
+        observers: Observers | None = None,
         spans: Spans | None = None,
     ) -> None:
+        self._observers = observers
         self._methods = methods
         self._calls = calls
         self._replays = replays
@@ -190,6 +194,8 @@ class LegacyEndpoint:
     async def refuse(self, error: ProtocolError, id: RequestId | None, exchange: Exchange) -> None:
         """Tell an error in the form of these revisions."""
         exchange.record.refused(error)
+        if self._observers is not None:
+            await self._observers.refused(error, exchange.record)
         legacy = told(error)
         if exchange.record.span is not None:
             exchange.record.span.refused(error, legacy.error["code"])
@@ -226,7 +232,9 @@ class LegacyEndpoint:
 
         None: the client has cancelled it meanwhile.
         """
-        record = RequestRecord()  # for its span; the batch has one line
+        record = RequestRecord()  # for its span and observers; the batch has one line
+        record.of_legacy(message)
+        record.principal, record.address = exchange.principal, exchange.record.address
         if self._spans is not None:
             record.span = begin_span(
                 self._spans,
@@ -261,6 +269,8 @@ class LegacyEndpoint:
             return await self._end_of_batch(answer, id, record)
         except ProtocolError as error:
             record.refused(error)
+            if self._observers is not None:
+                await self._observers.refused(error, record)
             return told(error).response(id)
         except Exception:
             # Our bug; the others of the batch go on.
@@ -273,7 +283,7 @@ class LegacyEndpoint:
     ) -> bytes | None:
         execution = running.execution
         try:
-            while not execution.is_over:
+            while not execution.is_settled:
                 execution.take_notifications()
                 await execution.wait()
         except asyncio.CancelledError:

@@ -73,7 +73,7 @@ class LegacyCalls:
             raise
         finally:
             watch.stop()
-            if execution.is_over and not carriage.owes:
+            if execution.is_settled and not carriage.owes:
                 carriage.note()
                 self._end(carriage, session)
             else:
@@ -88,7 +88,7 @@ class LegacyCalls:
         execution = carriage.running.execution
         if execution.headers and not carriage.is_gone:
             mirror(execution.headers, exchange)
-        if not execution.is_over or execution.has_notifications or not exchange.accepts.json:
+        if not execution.is_settled or execution.has_notifications or not exchange.accepts.json:
             if not exchange.accepts.stream:
                 await carriage.in_silence()
             elif not carriage.is_gone:
@@ -98,7 +98,7 @@ class LegacyCalls:
                 await carriage.stream(self._poll_after_s)
         if carriage.is_gone:
             exchange.response.disconnected()
-        elif execution.is_over and not carriage.is_sent_away:
+        elif execution.is_settled and not carriage.is_sent_away:
             await carriage.finish()
 
     async def _follow(self, carriage: "_Carriage", session: Session | None) -> None:
@@ -111,7 +111,7 @@ class LegacyCalls:
                 for message in carriage.messages():
                     if recording is not None:
                         recording.add(message)
-                if execution.is_over:
+                if execution.is_settled:
                     break
                 if recording is None:
                     await execution.wait()
@@ -221,7 +221,7 @@ class _Carriage:
     async def in_silence(self) -> None:
         """Wait for the end, where nothing can be told before."""
         execution = self.running.execution
-        while not execution.is_over and not self.is_gone:
+        while not execution.is_settled and not self.is_gone:
             execution.take_notifications()
             await execution.wait()
 

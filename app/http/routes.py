@@ -6,10 +6,11 @@ from typing import Final
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Lifespan
 
+from app.http.health import Readiness, healthz, readyz
 from app.http.landing import Landing
 from app.http.responses import Receive, Scope, Send
 from app.protocol.errors import MethodNotAllowed, NotFound, ProtocolError, Refusal, Unavailable
@@ -27,7 +28,7 @@ class Application:
 
     Args:
         endpoint: Gives the endpoint once the lifespan has run, else None.
-        is_ready: Whether requests should be sent here.
+        readiness: Whether requests should be sent here.
         metadata: Gives what a path below ``/.well-known`` says, if anything.
         landing: Gives the pages for users, where somebody can log in to them.
     """
@@ -36,7 +37,7 @@ class Application:
         self,
         *,
         endpoint: Callable[[], AsgiApp | None],
-        is_ready: Callable[[], bool],
+        readiness: Callable[[], Readiness],
         metadata: Callable[[str], bytes | None],
         landing: Callable[[], Landing | None],
         lifespan: Lifespan[Starlette],
@@ -44,8 +45,8 @@ class Application:
         self._endpoint = endpoint
         self._rest = Starlette(
             routes=[
-                Route("/healthz", _healthz, methods=["GET"]),
-                Route("/readyz", _readiness(is_ready), methods=["GET"]),
+                Route("/healthz", healthz, methods=["GET"]),
+                Route("/readyz", readyz(readiness), methods=["GET"]),
                 Route(
                     "/.well-known/{name:path}", _well_known(metadata), methods=["GET", "OPTIONS"]
                 ),
@@ -81,19 +82,6 @@ async def _not_started(scope: Scope, receive: Receive, send: Send) -> None:
         retry_after_s=1,
     )
     await _refused(error)(scope, receive, send)
-
-
-async def _healthz(_: Request) -> Response:
-    return PlainTextResponse("ok\n")
-
-
-def _readiness(is_ready: Callable[[], bool]) -> Callable[[Request], Awaitable[Response]]:
-    async def readyz(_: Request) -> Response:
-        if is_ready():
-            return PlainTextResponse("ready\n")
-        return PlainTextResponse("not ready\n", status_code=503)
-
-    return readyz
 
 
 def _well_known(

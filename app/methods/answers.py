@@ -7,6 +7,7 @@ from app.execution.execution import Execution
 from app.principal import ANONYMOUS, Principal
 from app.protocol.headers import HeaderMap
 from app.protocol.trace_context import TraceContext
+from app.registry.views import Offer
 
 
 class Sender(NamedTuple):
@@ -31,11 +32,17 @@ class Reply(NamedTuple):
         result: The encoded result object.
         outcome: For the log; see ``execution.Outcome``.
         headers: Response headers that repeat the mirrored parameters.
+        offer: Of a call: its tool, as the caller finds it.
+        error_id: What a generic error tells the caller, for the log.
+        cached: As of ``Execution``.
     """
 
     result: bytes
     outcome: str = "ok"
     headers: Sequence[tuple[bytes, bytes]] = ()
+    offer: Offer | None = None
+    error_id: str | None = None
+    cached: str | None = None
 
 
 class Subscription(NamedTuple):

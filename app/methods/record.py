@@ -14,12 +14,19 @@ from app.protocol.schema import Implementation, RequestId
 _OUTCOMES: Final = {401: "denied", 403: "denied", 429: "limited", 503: "limited"}
 
 
+def outcome_of(error: ProtocolError) -> str:
+    """How a request that was refused has ended."""
+    by_default = "protocol_error" if error.http_status < 500 else "internal_error"
+    return _OUTCOMES.get(error.http_status, by_default)
+
+
 class RequestRecord:
     """Collects what the log line says.
 
     Attributes:
         address: Of the client, where it is known.
         principal: Who calls, once that is known.
+        tool: The name of a tool that the client wants to call, short and printable.
         is_written: Whether somebody else has written the line of this request.
         span: Of this request, ended with its line; None: there is none.
     """
@@ -30,7 +37,6 @@ class RequestRecord:
         "_reason",
         "_setting",
         "_start",
-        "_tool",
         "_trace",
         "address",
         "error_id",
@@ -40,13 +46,14 @@ class RequestRecord:
         "outcome",
         "principal",
         "span",
+        "tool",
     )
 
     def __init__(self) -> None:
         self.address: str | None = None
         self.principal = ANONYMOUS
         self._start = time.perf_counter()
-        self._tool: str | None = None
+        self.tool: str | None = None
         self._trace: str | None = None
         self._client: str | None = None
         self._code: int | None = None
@@ -70,7 +77,7 @@ class RequestRecord:
         self.id = call.id
         self.method = call.method
         name = call.params.get("name") if call.method == "tools/call" else None
-        self._tool = printable(name, 128) if isinstance(name, str) else None
+        self.tool = printable(name, 128) if isinstance(name, str) else None
         trace, client = call.meta.trace_parent, call.meta.client_info
         self._trace = None if trace is None else trace[3:35]
         self._client = None if client is None else printable(client.name)
@@ -82,7 +89,7 @@ class RequestRecord:
         trace = trace_parent(meta) if isinstance(meta, dict) else None
         self._trace = None if trace is None else trace[3:35]
         name = (message.params or {}).get("name") if message.method == "tools/call" else None
-        self._tool = printable(name, 128) if isinstance(name, str) else None
+        self.tool = printable(name, 128) if isinstance(name, str) else None
 
     def of_client(self, client: Implementation) -> None:
         """The client has said who it is when it opened its session."""
@@ -90,9 +97,7 @@ class RequestRecord:
 
     def refused(self, error: ProtocolError) -> None:
         """The request was refused."""
-        self.outcome = _OUTCOMES.get(
-            error.http_status, "protocol_error" if error.http_status < 500 else "internal_error"
-        )
+        self.outcome = outcome_of(error)
         # Not the error itself: by its traceback it holds whatever holds it.
         self._code, self._setting = error.code, error.setting
         if self.outcome == "denied":
@@ -131,8 +136,8 @@ class RequestRecord:
             fields["setting"] = self._setting
         if self.error_id is not None:
             fields["error_id"] = self.error_id
-        if self._tool is not None:
-            fields["tool"] = self._tool
+        if self.tool is not None:
+            fields["tool"] = self.tool
         trace = self._end_span()
         if trace is not None:
             fields["trace_id"] = trace

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import random
 from collections.abc import Callable
 from typing import Final
 
@@ -161,6 +162,8 @@ class Hub:
         self._streams: set[Stream] = set()
         self._unchecked: list[Stream] = []
         self._closed = False
+        self._to_end: list[Stream] = []
+        self._end_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def open(self, principal: Principal, credential: HeaderMap | None, patience_s: float) -> Stream:
@@ -174,7 +177,8 @@ class Hub:
             Unavailable: Every place is taken, or the server is going down.
         """
         if self._closed:
-            raise Unavailable("The server is shutting down.", retry_after_s=1)
+            text = "No further stream is opened here: the server is drained or about to stop."
+            raise Unavailable(text, retry_after_s=1)
         if len(self._streams) >= self._limit:
             raise Unavailable("Every listen stream is taken.", retry_after_s=30)
         if principal.issuer is None:
@@ -204,6 +208,11 @@ class Hub:
         if stream.credential is None:
             self._anonymous -= 1
 
+    @property
+    def listeners(self) -> int:
+        """How many streams are open."""
+        return len(self._streams)
+
     def authenticated(self) -> list[Stream]:
         """The streams of callers with a credential."""
         return [stream for stream in self._streams if stream.credential is not None]
@@ -216,11 +225,52 @@ class Hub:
         if idle:
             self._check_some()
 
+    def drain(self, within_s: float) -> None:
+        """Accept no further stream, and let each end with its graceful result within this time.
+
+        They end in the second half of it, one after another at equal distances, in random order.
+        Earlier, a load balancer might not have noticed yet, and would send here again whoever comes
+        back; and if all ended at once, all would come back at once.
+        """
+        self._closed = True
+        self._to_end = list(self._streams)
+        if within_s <= 0:
+            self.shut_down()
+        elif self._to_end:
+            random.shuffle(self._to_end)
+            step_s = within_s / 2 / len(self._to_end)
+            self._end_at(self._loop.time() + within_s / 2, step_s)
+
+    def _end_at(self, at: float, step_s: float) -> None:
+        self._end_timer = self._loop.call_at(at, self._end_some, at, step_s)
+
+    def _end_some(self, due: float, step_s: float) -> None:
+        now = self._loop.time()
+        while self._to_end and due <= now:
+            stream = self._to_end.pop()
+            if stream in self._streams:
+                stream.end()
+                due += step_s
+        if self._to_end:
+            self._end_at(due, step_s)
+
+    def reopen(self) -> None:
+        """It is drained no longer: streams that have not ended go on, and others may be opened."""
+        self._forget_ends()
+        self._closed = False
+
     def shut_down(self) -> None:
-        """Let every stream end with its graceful result, and accept no further one."""
+        """Let every stream end now with its graceful result, and accept no further one."""
+        self._forget_ends()
         self._closed = True
         for stream in tuple(self._streams):
             stream.end()
+
+    def _forget_ends(self) -> None:
+        self._to_end = []
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+            self._end_timer = None
 
     def _check_some(self) -> None:
         """Look at listeners for a short while, and go on when others had their turn."""

@@ -14,6 +14,7 @@ from app.execution.executor import Executor
 from app.execution.idempotency import Started, idempotency_key
 from app.execution.results import INVALID_ARGUMENTS, ResultEncoder, message_of
 from app.methods.answers import Reply, Sender
+from app.methods.observing import Intents
 from app.observability.spans import Spans
 from app.policy.decision import Demand
 from app.policy.limits import Limiter
@@ -114,6 +115,7 @@ class CallTool:
         desk: Opens what calls bring back from earlier rounds.
         clock: Gives POSIX time.
         challenge: Gives what writes the refusal of a caller who lacks something.
+        intents: Asked before a tool runs that demands a record of its calls; None: none does.
         spans: Is told which tool a request is about; None: requests have no spans.
     """
 
@@ -128,8 +130,10 @@ class CallTool:
         desk: Desk,
         clock: Callable[[], float],
         challenge: Callable[[], Challenge],
+        intents: Intents | None = None,
         spans: Spans | None = None,
     ) -> None:
+        self._intents = intents
         self._catalog = catalog
         self._executor = executor
         self._encoder = encoder
@@ -229,6 +233,8 @@ class CallTool:
             counting = self._limiter.admit(limits, sender.principal, sender.address)
             if counting:
                 return self._later(counting, catalog, self._claim(asked))
+        if self._must_note(asked):
+            return self._later(None, catalog, asked)
         return self._start(asked)
 
     def _claim(self, asked: Asked) -> Asked:
@@ -249,12 +255,20 @@ class CallTool:
         return asked._replace(started=started)
 
     async def _later(
-        self, counting: Coroutine[Any, Any, None], catalog: Catalog, asked: Asked
+        self, counting: Coroutine[Any, Any, None] | None, catalog: Catalog, asked: Asked
     ) -> Reply | Execution:
         try:
-            await counting
-            if self._catalog() is not catalog:
-                asked = self._again(asked)
+            if counting is not None:
+                await counting
+            noted = False
+            while True:
+                if self._catalog() is not catalog:
+                    catalog = self._catalog()
+                    asked = self._again(asked)
+                if noted or not self._must_note(asked):
+                    break
+                await self._note(asked)
+                noted = True
             self._admit(asked)
             return self._start(asked)
         except BaseException:
@@ -263,7 +277,7 @@ class CallTool:
             raise
 
     def _again(self, asked: Asked) -> Asked:
-        """The same in the current catalog, which has replaced the other while the store was asked.
+        """The same in the current catalog, which has replaced the other while somebody was asked.
 
         What was allowed must be so still; and what the version that was found then leans on may
         be closed.
@@ -274,6 +288,14 @@ class CallTool:
             raise InvalidParams(f"Unknown tool: {name}")
         return found._replace(asking=asked.asking, state=asked.state, started=asked.started)
 
+    def _must_note(self, asked: Asked) -> bool:
+        return asked.offer.tool.audit == "required" and self._intents is not None
+
+    async def _note(self, asked: Asked) -> None:
+        assert self._intents is not None
+        offer = asked.offer
+        await self._intents.note(offer.tool, asked.call, asked.sender, offer.demand.label)
+
     def _admit(self, asked: Asked) -> None:
         """Is there room for one more call?
 
@@ -281,6 +303,8 @@ class CallTool:
             Unavailable: There is not.
         """
         tool = asked.offer.tool
+        if self._intents is not None and tool.audit == "required":
+            self._intents.admit()
         if not asked.is_plain:
             self._courses.admit()
             if asked.key is not None or tool.caching is not None:
@@ -296,7 +320,8 @@ class CallTool:
             return self._start_course(asked)
         prepared = self._prepare(tool, offer.demand, arguments)
         if isinstance(prepared, Ending):
-            return Reply(prepared.result, prepared.outcome)
+            result, outcome, error_id = prepared.result, prepared.outcome, prepared.error_id
+            return Reply(result, outcome, offer=offer, error_id=error_id)
         effective, keywords = prepared
         headers = mirrored_headers(tool.mirrored, effective) if tool.mirrored else ()
         principal, executor, cache = sender.principal, self._executor, self._courses.cache
@@ -305,7 +330,7 @@ class CallTool:
             cached_as = cache_key(tool, call, principal, effective)
             known = cache.get(cached_as)
             if known is not None:
-                return Reply(with_meta(known, HIT), headers=headers)
+                return Reply(with_meta(known, HIT), headers=headers, offer=offer, cached="hit")
             if cached_as in cache.flights:
                 return self._start_course(asked)  # which waits for the equal call that runs
             executor.admit(tool)
@@ -315,6 +340,7 @@ class CallTool:
         if cached_as is not None:
             keep(cache, cached_as, execution)
         execution.headers = headers
+        execution.rule = offer.demand.label
         return execution
 
     def _start_course(self, asked: Asked) -> Execution:
@@ -338,6 +364,7 @@ class CallTool:
             started=started,
         )
         execution = self._executor.open(tool, call, principal, timeout_s=timeout_s, asking=asking)
+        execution.rule = offer.demand.label
         return self._courses.start(execution, plan)
 
     def _refusal(self, catalog: Catalog, offer: Offer, principal: Principal) -> ProtocolError:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final, Literal, TextIO
 
 import orjson
@@ -31,6 +31,7 @@ def configure_logging(
     stream: TextIO | None = None,
     *,
     redact: Callable[[Any], Any] | None = None,
+    always: Mapping[str, Any] | None = None,
 ) -> None:
     """Set up structlog for the process, and the standard library's loggers with it.
 
@@ -41,6 +42,7 @@ def configure_logging(
         redact: Takes what must not be in a log out of plain JSON data: out of texts, nested ones
             too, and out of what stands beside a telling name. It returns the very same object
             where there is nothing.
+        always: Stands in every line.
     """
     out = stream or sys.stderr
     pretty = form == "pretty" or (form == "auto" and out.isatty())
@@ -58,10 +60,13 @@ def configure_logging(
             )
             formatted = [structlog.processors.format_exc_info, _Redaction(redact)]
             processors = [*formatted, *processors[:-1], plain]
+        if always:
+            processors.insert(-1, _Always(always))
     else:
         factory = structlog.BytesLoggerFactory(out.buffer)
         redaction = [] if redact is None else [_Redaction(redact)]
-        processors = [structlog.processors.format_exc_info, *redaction, _json_line]
+        last = _json_line if not always else _json_line_with(always)
+        processors = [structlog.processors.format_exc_info, *redaction, last]
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
@@ -105,6 +110,7 @@ class EventLog:
         output = structlog.get_config()["logger_factory"]()
         is_json = isinstance(output, structlog.BytesLogger)
         _event_logs.add(self)
+        self._line: Callable[..., bytes] = structlog.get_config()["processors"][-1]
         self._write = output.msg if is_json and self._log.is_enabled_for(logging.INFO) else None
 
     def info(self, fields: dict[str, Any]) -> None:
@@ -113,7 +119,7 @@ class EventLog:
             self._log.info(self._event, **fields)
         else:
             fields["event"] = self._event
-            self._lines.append(_json_line(None, "info", fields))
+            self._lines.append(self._line(None, "info", fields))
             if len(self._lines) == 1:
                 if self._loop is None:  # asking for it costs a system call
                     self._loop = asyncio.get_running_loop()
@@ -173,6 +179,27 @@ def _json_line(_: Any, level: str, event: MutableMapping[str, Any]) -> bytes:
     event["level"] = level
     event["timestamp"] = _clock.now()
     return _encoded(event)
+
+
+def _json_line_with(always: Mapping[str, Any]) -> Callable[..., bytes]:
+    def line(_: Any, level: str, event: MutableMapping[str, Any]) -> bytes:
+        event.update(always)
+        return _json_line(None, level, event)
+
+    return line
+
+
+class _Always:
+    """A processor: adds what stands in every line."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = fields
+
+    def __call__(
+        self, _: Any, __: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        event.update(self._fields)
+        return event
 
 
 def _encoded(event: MutableMapping[str, Any]) -> bytes:

@@ -23,6 +23,7 @@ class ProtocolError(Exception):
         data: JSON value for programs, or None.
         headers: HTTP response headers that belong to the refusal, names in lower case.
         setting: The configuration key that decided, for the operator's log.
+        is_observed: Whether those who observe calls know of it already.
     """
 
     code: ClassVar[int]
@@ -41,6 +42,7 @@ class ProtocolError(Exception):
         self.data = data
         self.headers = tuple(headers)
         self.setting = setting
+        self.is_observed = False
 
     def as_json(self) -> dict[str, Any]:
         """The ``error`` member of a JSON-RPC error response."""

@@ -5,11 +5,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Final
 
 from app.policy.decision import Demand
 from app.policy.limits import NO_LIMITS, Limits
 from app.policy.policy import Policy
+from app.policy.rollouts import Switch
 from app.policy.rules import Own
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
@@ -28,6 +30,7 @@ from app.registry.tool import (
 from app.settings import ENVIRONMENT_TOOL, AuthSettings, Settings
 
 EVERYBODY: Final = Policy(AuthSettings(), ())
+NO_SWITCHES: Final[Mapping[str, Switch]] = MappingProxyType({})
 _Placed = tuple[Tool, int]
 """A tool and the line of its function."""
 
@@ -37,10 +40,13 @@ class Assembly:
     """A catalog and the files that its tools come from.
 
     Attributes:
+        tools: All that can be served, by name. Those that an administrator has switched off are
+            among them and not in the catalog: they stay ready, so that they can come back at once.
         files: The version of each file in use; helpers included.
     """
 
     catalog: Catalog
+    tools: Mapping[str, Tool]
     files: Mapping[str, LoadedFile]
     problems: Sequence[Problem]
 
@@ -54,6 +60,7 @@ def assemble(
     policy: Policy | None,
     messages: ServerMessages,
     keys: KeyRing,
+    switches: Mapping[str, Switch] = NO_SWITCHES,
 ) -> Assembly:
     """Compile the tools of a build into a catalog.
 
@@ -62,9 +69,10 @@ def assemble(
 
     Args:
         previous: The files in use until now.
-        served: The tools in use until now.
+        served: The tools that were ready until now.
         policy: Who may call what; None: everybody everything, whatever a tool demands, and
             however often.
+        switches: What administrators say, by name of tool.
     """
     problems = list(build.problems)
     files = dict(build.files)
@@ -87,8 +95,9 @@ def assemble(
         Problem("", None, "warning", unused)
         for unused in limits.unused(tool.name for tool, _ in tools)
     ]
+    ready = [tool for tool in enabled if tool.name in demands and tool.name in hooks]
     catalog = Catalog(
-        [tool for tool in enabled if tool.name in demands and tool.name in hooks],
+        ready,
         policy=policy or EVERYBODY,
         demands=demands,
         hooks=hooks,
@@ -98,8 +107,9 @@ def assemble(
         page_size=settings.tools.page_size,
         ttl_ms=settings.tools.list_ttl_ms,
         anonymous=settings.auth.is_open,
+        switches=switches,
     )
-    return Assembly(catalog, files, problems)
+    return Assembly(catalog, {tool.name: tool for tool in ready}, files, problems)
 
 
 def empty_catalog(messages: ServerMessages, keys: KeyRing) -> Catalog:

@@ -8,10 +8,12 @@ import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
+from weakref import ref
 
 from app.policy.decision import Decision, Demand, decide
 from app.policy.limits import Limits
 from app.policy.policy import Policy
+from app.policy.rollouts import Switch
 from app.principal import Grants, Principal
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
@@ -21,7 +23,7 @@ from app.registry.views import Offer, PageEncoder, View
 
 MAX_VIEWS: Final = 256
 """Different visible sets that are kept, with the pages that were asked for; of more the oldest is
-made anew for those who come."""
+made anew for those who come. Percentages of several tools multiply them."""
 
 
 class Catalog:
@@ -32,6 +34,7 @@ class Catalog:
         hooks: Likewise.
         limits: How many calls and lists in a while.
         anonymous: Whether callers without a credential are served.
+        switches: For whom tools are there, by name; one that is not named is there for everybody.
 
     Attributes:
         tools: In name order.
@@ -52,8 +55,11 @@ class Catalog:
         page_size: int,
         ttl_ms: int,
         anonymous: bool,
+        switches: Mapping[str, Switch] = MappingProxyType({}),
     ) -> None:
-        ordered = sorted(tools, key=lambda tool: tool.name)
+        off = {name for name, switch in switches.items() if switch.is_off}
+        there = (tool for tool in tools if tool.name not in off)
+        ordered = sorted(there, key=lambda tool: tool.name)
         self.tools: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in ordered})
         self.fingerprint = fingerprint([tool.definition for tool in ordered])
         self.limits = limits
@@ -63,11 +69,18 @@ class Catalog:
         self._demands = {tool.name: demands[tool.name] for tool in ordered}
         self._distinct = tuple(dict.fromkeys(self._demands.values()))
         self._windowed = tuple(each for each in self._distinct if each.window is not None)
-        self._views: dict[tuple[tuple[Decision, ...], float], View] = {}
+        self._rollouts = {
+            name: switch
+            for name, switch in switches.items()
+            if switch.tells_callers_apart and name in self.tools
+        }
+        self._views: dict[tuple[tuple[Decision, ...], float, frozenset[str]], View] = {}
         self._period = object()
         self._since = self._until = -math.inf
         # Shared caches may serve a public list to anybody, with a credential or without.
-        is_public = anonymous and not any(each.depends_on_caller for each in self._distinct)
+        is_public = not self._rollouts and (
+            anonymous and not any(each.depends_on_caller for each in self._distinct)
+        )
         self._encoder = PageEncoder(
             messages=messages,
             keys=keys,
@@ -79,24 +92,34 @@ class Catalog:
     def view(self, principal: Principal, now: float) -> View:
         """What a caller finds at this moment.
 
-        A principal lives as long as its credential is remembered, and so does what it found:
-        there is no other memory of callers, and none to bound.
+        A principal lives as long as its credential is remembered, and so does where it found
+        its view: there is no other memory of callers, and none to bound. It does not keep the
+        view itself alive, so that views are bounded however many callers are remembered.
 
         Args:
             now: POSIX time.
         """
         if not self._since <= now < self._until:
             self._begin(now)
-        period, view = principal.found
-        if period is not self._period:
-            view = self._decide(principal.grants, now)
-            principal.found[:] = self._period, view
-        return view  # type: ignore[no-any-return]  # a principal knows nothing of views
+        period, found = principal.found
+        view: View | None = found() if period is self._period else None
+        if view is None:
+            view = self._decide(principal, now)
+            principal.found[:] = self._period, ref(view)
+        return view
 
     @property
     def next_edge(self) -> float:
         """POSIX time from which somebody may find another list."""
         return self._until
+
+    def rule_of(self, name: str) -> str | None:
+        """The label of the rule that decides about a tool; None: there is no such tool.
+
+        For records alone: whoever may not see a tool must not learn that there is one.
+        """
+        demand = self._demands.get(name)
+        return None if demand is None else demand.label
 
     def lacks_scopes(self, grants: Grants, scopes: Iterable[str]) -> bool:
         """Whether more scopes are what a caller needs."""
@@ -107,25 +130,31 @@ class Catalog:
         self._period = object()
         self._since, self._until = now, self._policy.next_edge(now)
 
-    def _decide(self, grants: Grants, now: float) -> View:
+    def _decide(self, principal: Principal, now: float) -> View:
         policy = self._policy
-        standing = policy.standing(grants)
+        standing = policy.standing(principal.grants)
         decisions = tuple([decide(each, standing, now) for each in self._distinct])
         until = min(
             [policy.visible_until(each, standing, now) for each in self._windowed],
             default=math.inf,
         )
-        view = self._views.get((decisions, until))
+        decided = dict(zip(self._distinct, decisions, strict=True))
+        held_back = frozenset(
+            name
+            for name, switch in self._rollouts.items()
+            if decided[self._demands[name]].visible and not switch.admits(name, principal)
+        )
+        key = decisions, until, held_back
+        view = self._views.get(key)
         if view is None:
             if len(self._views) >= MAX_VIEWS:
                 del self._views[next(iter(self._views))]
-            decided = dict(zip(self._distinct, decisions, strict=True))
             offers = []
             for name, tool in self.tools.items():
                 demand = self._demands[name]
-                if decided[demand].visible:
+                if decided[demand].visible and name not in held_back:
                     offers.append(self._offer(tool, demand, decided[demand]))
-            view = self._views[decisions, until] = View(offers, self._encoder, until=until)
+            view = self._views[key] = View(offers, self._encoder, until=until)
         return view
 
     def _offer(self, tool: Tool, demand: Demand, decision: Decision) -> Offer:

@@ -8,10 +8,11 @@ from typing import Any, Final
 import structlog
 
 from app.policy.policy import Policy
+from app.policy.rollouts import Switch
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.registry.aside import in_thread
-from app.registry.assembly import Assembly, assemble, empty_catalog
+from app.registry.assembly import NO_SWITCHES, Assembly, assemble, empty_catalog
 from app.registry.garbage import Garbage
 from app.registry.isolation import Isolation
 from app.registry.lifespans import TIMEOUT_S, Lifespan, settings_of
@@ -31,10 +32,15 @@ class Registry:
 
     Args:
         settings: Its ``tools``, ``execution`` and ``overrides`` sections are used.
-        on_change: Called in the event loop after a swap; somebody may find another list.
+        on_change: Called in the event loop after a swap; somebody may find another list. Not
+            after ``switch``: whoever calls that knows when listeners may be told.
         isolation: Prepares worker processes for the tools that want them.
         enforce: False serves everybody everything, whatever the rules and the tools demand.
         log_problems: False where somebody looks at ``problems``.
+
+    Attributes:
+        tools: All that could be served, by name; the catalog has those that are.
+        switches: What administrators say; ``start`` heeds them too.
     """
 
     def __init__(
@@ -63,6 +69,8 @@ class Registry:
         self._broken: Sequence[Problem] = ()
         self._garbage = Garbage()
         self.catalog = empty_catalog(messages, keys)
+        self.tools: Mapping[str, Tool] = {}
+        self.switches: Mapping[str, Switch] = NO_SWITCHES
         self.problems: Sequence[Problem] = ()
 
     def list_ttl_ms(self) -> int:
@@ -99,12 +107,24 @@ class Registry:
             Whether worker processes need a ``reload`` to have the settings too.
         """
         async with self._publishing:
-            assembly = await in_thread(self._assemble, Build(self._files, self._broken), settings)
+            build = Build(self._files, self._broken)
+            assembly = await in_thread(self._assemble, build, settings, self.switches)
             self._settings = settings
             is_as_prepared = self._publish(assembly, announce=True, prepared=False)
             on_swap()
         self._on_change()
         return not is_as_prepared
+
+    async def switch(self, switches: Mapping[str, Switch]) -> None:
+        """Publish what administrators say now, over files and settings as they are.
+
+        It waits for no file and no worker process: a tool that is switched off stays ready.
+        """
+        async with self._publishing:
+            build = Build(self._files, self._broken)
+            assembly = await in_thread(self._assemble, build, self._settings, switches)
+            self.switches = switches
+            self._publish(assembly, announce=True, prepared=False)
 
     async def stop(self) -> None:
         """Close what the modules opened, after their last calls ended or were given up."""
@@ -127,20 +147,20 @@ class Registry:
             build = await in_thread(load_folder, Path(self._settings.tools.directory), self._files)
             is_published = False
             while not is_published:
-                settings = self._settings
-                assembly = await in_thread(self._assemble, build, settings)
+                settings, switches = self._settings, self.switches
+                assembly = await in_thread(self._assemble, build, settings, switches)
                 failed = await self._enter_lifespans(assembly)
                 if self._isolation is not None:
-                    tools = assembly.catalog.tools.values()
+                    tools = assembly.tools.values()
                     failed += await self._isolation.prepare(tools, settings)
                 if failed:
                     build = _without(build, failed, self._files)
                 async with self._publishing:
-                    if self._settings is not settings:
+                    if self._settings is not settings or self.switches is not switches:
                         continue  # applied meanwhile; workers must have them too
                     # Once more if something failed; what was compiled is kept.
                     if failed:
-                        assembly = await in_thread(self._assemble, build, settings)
+                        assembly = await in_thread(self._assemble, build, settings, switches)
                     self._broken = build.problems
                     self._publish(assembly, announce=announce, prepared=True)
                     is_published = True
@@ -156,12 +176,12 @@ class Registry:
         previous = self._files
         visible = assembly.catalog.fingerprint != self.catalog.fingerprint
         self._files = assembly.files
+        self.tools = assembly.tools
         self.catalog = assembly.catalog  # the swap: one assignment, and one step with the next
         if self._isolation is None:
             is_as_prepared = True
         else:
-            tools = self.catalog.tools.values()
-            is_as_prepared = self._isolation.publish(tools, prepared=prepared)
+            is_as_prepared = self._isolation.publish(self.tools.values(), prepared=prepared)
         self._report(assembly.problems)
         self._note_kept_settings(assembly)
         self._retire([*previous.values(), *(self._lifespans if prepared else ())])
@@ -177,21 +197,24 @@ class Registry:
             log.info("tools_reloaded", tools=len(self.catalog.tools))
         return is_as_prepared
 
-    def _assemble(self, build: Build, settings: Settings) -> Assembly:
+    def _assemble(
+        self, build: Build, settings: Settings, switches: Mapping[str, Switch]
+    ) -> Assembly:
         return assemble(
             build,
             self._files,
-            self.catalog.tools,
+            self.tools,
             settings=settings,
             policy=Policy(settings.auth, settings.policies) if self._enforce else None,
             messages=self._messages,
             keys=self._keys,
+            switches=switches,
         )
 
     async def _enter_lifespans(self, assembly: Assembly) -> list[Problem]:
         """Enter those of new files, at the same time. Returns what went wrong."""
         entering = {
-            file: Lifespan(file, settings_of(file, assembly.catalog.tools.values()))
+            file: Lifespan(file, settings_of(file, assembly.tools.values()))
             for file in assembly.files.values()
             if file not in self._lifespans
             and hasattr(file.module, "lifespan")
@@ -212,7 +235,7 @@ class Registry:
 
     def _note_kept_settings(self, assembly: Assembly) -> None:
         for file, lifespan in self._lifespans.items():
-            settings = settings_of(file, assembly.catalog.tools.values())
+            settings = settings_of(file, assembly.tools.values())
             if file in assembly.files.values() and lifespan.settings != settings:
                 lifespan.settings = settings
                 log.warning("lifespan_keeps_settings", file=file.path)

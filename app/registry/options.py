@@ -19,6 +19,7 @@ from app.toolkit import Icon, ToolSpec
 
 MAX_CACHE_TTL_S: Final = 86_400
 MAX_RETRIES: Final = 10
+AUDIT: Final = ("on", "off", "required")
 CACHE_SCOPES: Final = ("user", "tenant", "shared")
 
 
@@ -168,6 +169,19 @@ def caching(spec: ToolSpec[..., Any], override: ToolOverride) -> Caching | None:
             )
     ttl_s = spec.cache_ttl_s if override.cache_ttl_s is None else override.cache_ttl_s
     return Caching(ttl_s, spec.cache_scope) if ttl_s else None
+
+
+def audit(spec: ToolSpec[..., Any], override: ToolOverride, settings: Settings) -> str:
+    """Whether calls are put on record."""
+    value = override.audit or spec.audit
+    if value not in AUDIT:
+        known = ", ".join(f'"{each}"' for each in AUDIT)
+        raise ToolDefinitionError(f"audit is {value!r}; it can be {known}")
+    if value == "required" and settings.audit.directory is None:
+        raise ToolDefinitionError(
+            'audit="required" needs a record: set [audit] directory, or override it with "on"'
+        )
+    return value
 
 
 def retries(spec: ToolSpec[..., Any]) -> int:

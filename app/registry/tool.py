@@ -24,6 +24,7 @@ from app.registry.options import (
     ProcessLimits,
     ToolDefinitionError,
     asked,
+    audit,
     caching,
     max_concurrent,
     own_demands,
@@ -92,6 +93,8 @@ class Tool:
         single_use: Whether answers to its questions count once.
         caching: How long results are kept; None: they are not.
         retries: How often a call that failed for a passing reason is run again.
+        audit: Whether its calls are put on record: ``on``, ``off``, or ``required``, without which
+            it does not run.
         version: Equal for equal code, definition and settings, on every replica.
     """
 
@@ -117,6 +120,7 @@ class Tool:
     single_use: bool
     caching: Caching | None
     retries: int
+    audit: str
     version: bytes
     _accepts: jsonschema_rs.Draft202012Validator
     _explainer: "_LazyExplainer"
@@ -276,6 +280,7 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         single_use=spec.single_use,
         caching=caching(spec, override),
         retries=retries(spec),
+        audit=audit(spec, override, settings),
         version=_version(name, source, definition, override),
         _accepts=compile_validator(arguments.schema, what="inputSchema"),
         _explainer=_LazyExplainer(arguments.schema),

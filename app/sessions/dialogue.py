@@ -31,6 +31,8 @@ TOPIC: Final = "legacy-answers"
 MAX_ROUNDS: Final = 5
 """How often a question is asked again whose answer does not fit."""
 
+NOBODY: Final = "The server is about to stop, so nobody can be asked. Try again in a moment."
+
 LOOK_S: Final = 0.5
 """How often a page is looked at that its user fills in."""
 
@@ -52,12 +54,24 @@ class Dialogues:
         self.executor = executor
         self.desk = desk
         self.timeout_s = timeout_s
-        self._waiting: dict[str, tuple[str, asyncio.Future[dict[str, Any]]]] = {}
+        self._waiting: dict[str, tuple[str, asyncio.Future[dict[str, Any] | None]]] = {}
+        self.asks_nobody = False
         self._unsubscribe = bus.subscribe(TOPIC, self._hear)
 
     def close(self) -> None:
         """Hear no more."""
         self._unsubscribe()
+
+    def ask_nobody(self) -> None:
+        """The server is about to stop: whoever waits for an answer is told that none comes.
+
+        A person takes longer than what runs is given to end; and whoever answered meanwhile might
+        have answered for nothing.
+        """
+        self.asks_nobody = True
+        for _, future in self._waiting.values():
+            if not future.done():
+                future.set_result(None)
 
     async def answered(self, session: Session, response: Mapping[str, Any]) -> None:
         """A client has answered something: tell whoever waits for it, on whichever replica.
@@ -84,15 +98,17 @@ class Dialogues:
             withdraw: Sends that nobody waits any more, where there was none.
 
         Raises:
-            ToolError: None came in time.
+            ToolError: None came in time, or the server is about to stop.
         """
+        if self.asks_nobody:
+            raise ToolError(NOBODY)
         id = f"ask-{secrets.token_hex(16)}"  # unguessable: who knows it could answer
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
         self._waiting[id] = session.id, future
         try:
             say(request(id, asked))
             async with asyncio.timeout(self.timeout_s):
-                return await future
+                response = await future
         except TimeoutError:
             withdraw(withdrawn(id, "Nobody has answered in time."))
             raise ToolError("Nobody has answered the tool's question in time.") from None
@@ -101,6 +117,10 @@ class Dialogues:
             raise
         finally:
             del self._waiting[id]
+        if response is None:
+            withdraw(withdrawn(id, "The server is about to stop."))
+            raise ToolError(NOBODY)
+        return response
 
     def _hear(self, message: bytes) -> None:
         id, session_id, response = loads_encoded(message)  # it may be deeper than a body by now
@@ -206,11 +226,14 @@ class LiveAsking(Asking):
 
         Raises:
             TimeoutError: Nothing was entered.
+            ToolError: The server is about to stop.
         """
         async with self._rest(), asyncio.timeout(self._dialogues.timeout_s):
             # Looked at, not waited for: another replica may have taken what was entered.
             entered = await self.desk.pages.entered(handle, self.principal)
             while entered is None:
+                if self._dialogues.asks_nobody:
+                    raise ToolError(NOBODY)
                 await asyncio.sleep(LOOK_S)
                 entered = await self.desk.pages.entered(handle, self.principal)
         return entered

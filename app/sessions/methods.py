@@ -18,7 +18,7 @@ from app.legacy.schemas import wraps
 from app.methods.answers import Answer, Reply, Sender
 from app.methods.router import Router
 from app.principal import Principal
-from app.protocol.errors import InvalidParams, InvalidRequest, MethodNotFound
+from app.protocol.errors import InvalidParams, InvalidRequest, MethodNotFound, ProtocolError
 from app.protocol.inbound import Call
 from app.protocol.jsonrpc import Message, dumps, loads
 from app.protocol.schema import LOG_LEVELS, Implementation, RequestId, RequestMeta
@@ -179,7 +179,7 @@ class LegacyMethods:
         """A call has ended. Another one that has its id by now stays."""
         if session is not None:
             execution = self._running.get((session.id, id))
-            if execution is not None and execution.is_over:
+            if execution is not None and execution.is_settled:
                 del self._running[session.id, id]
 
     async def cancel(self, session: Session, params: Mapping[str, Any] | None) -> None:
@@ -284,9 +284,13 @@ def _called(result: bytes, revision: Revision, *, wraps: bool, quick: Quick) -> 
     found = quick(result, revision, wraps=wraps)
     if found is not None:
         return found
-    if not revision.argument_errors_as_results and is_argument_error(result):
-        raise argument_error(result)
-    return called(result, revision, wraps=wraps)
+    try:
+        if not revision.argument_errors_as_results and is_argument_error(result):
+            raise argument_error(result)
+        return called(result, revision, wraps=wraps)
+    except ProtocolError as error:
+        error.is_observed = True  # how the call ended was told when it did
+        raise
 
 
 def _meta(

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
+from app.settings.admin import AdminSettings
+from app.settings.audit import AuditSettings
 from app.settings.auth import (
     ApiKeySettings,
     AuthSettings,
@@ -39,9 +41,10 @@ __all__ = [
     "ENVIRONMENT_TOOL",
     "MAX_DEADLINE_S",
     "REDACTED_LOCALES",
-    "RESERVED_SECTIONS",
     "SCOPE_TOKEN",
+    "AdminSettings",
     "ApiKeySettings",
+    "AuditSettings",
     "AuthSettings",
     "BrowserSettings",
     "Conditions",
@@ -77,9 +80,11 @@ class Settings(Section):
     limits: LimitsSettings = LimitsSettings()
     hooks: tuple[HookSettings, ...] = ()
     legacy: LegacySettings = LegacySettings()
+    admin: AdminSettings = AdminSettings()
     state: StateSettings = StateSettings()
     secrets: SecretsSettings = SecretsSettings()
     logging: LoggingSettings = LoggingSettings()
+    audit: AuditSettings = AuditSettings()
     tracing: TracingSettings = TracingSettings()
     overrides: Mapping[str, ToolOverride] = Field(default_factory=dict)
 
@@ -155,6 +160,15 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def _ports_are_two(self) -> Self:
+        if self.admin.port and self.admin.port == self.server.port:
+            raise ValueError(
+                f"admin.port is {self.admin.port}, as server.port is; the administrative listener "
+                "needs one of its own, which clients cannot reach"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _clearances_are_known(self) -> Self:
         for number, rule in enumerate(self.policies, 1):
             for requirement in (rule.requires, *rule.any):
@@ -165,8 +179,3 @@ class Settings(Section):
                         f"none of [auth] clearances ({', '.join(self.auth.clearances)})"
                     )
         return self
-
-
-RESERVED_SECTIONS = {"admin": "the administrative listener"}
-"""Sections of the format that this version does not serve. Ignoring them would leave open what
-their author meant to close, so they are refused."""

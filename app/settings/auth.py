@@ -209,6 +209,12 @@ class ApiKeySettings(Section):
         Field(description="From then on it is refused, as 2027-01-01T00:00:00Z; default: never."),
     ] = None
 
+    @property
+    def has_grants(self) -> bool:
+        """Whether rules about tools have anything to look at."""
+        texts = self.clearance, self.tenant
+        return bool(self.scopes or self.roles or self.approvals) or texts != (None, None)
+
     @field_validator("id")
     @classmethod
     def _id_is_a_word(cls, value: str) -> str:

@@ -215,6 +215,10 @@ class ToolOverride(Section):
             description="Replaces how long results are kept, in seconds; 0: they are not.",
         ),
     ] = None
+    audit: Annotated[
+        Literal["on", "off", "required"] | None,
+        Field(description="Replaces whether calls of it are put on the audit record."),
+    ] = None
     settings: Annotated[
         Mapping[str, Any], Field(description="What the tool reads as ctx.settings.")
     ] = Field(default_factory=dict)

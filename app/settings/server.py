@@ -2,12 +2,27 @@
 
 import ipaddress
 import re
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
 from app.settings.base import Seconds, Section, is_loopback_host, normal_origin
+
+FLEET_DRAIN_S: Final = 5.0
+"""Where several servers stand behind a load balancer, it needs a while to notice that one goes."""
+
+
+def checked_hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, where each is a host name, a pattern of them, or an address.
+
+    Raises:
+        ValueError: One is something else.
+    """
+    for host in hosts:
+        if not re.fullmatch(r"\*|(\*\.)?[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]", host):
+            raise ValueError(f"{host!r} is not a host name; write it without scheme and port")
+    return hosts
 
 
 class ServerSettings(Section):
@@ -70,6 +85,15 @@ class ServerSettings(Section):
     shutdown_grace_s: Annotated[
         Seconds, Field(description="After SIGTERM, running requests get this long to finish.")
     ] = 10.0
+    drain_s: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=3600,
+            description="From SIGTERM on /readyz says no, and requests are served for this long "
+            "before the socket closes. Default: 5 in a fleet, else 0.",
+        ),
+    ] = None
 
     @field_validator("public_url")
     @classmethod
@@ -97,10 +121,7 @@ class ServerSettings(Section):
     @field_validator("allowed_hosts")
     @classmethod
     def _hosts_are_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for host in value:
-            if not re.fullmatch(r"\*|(\*\.)?[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]", host):
-                raise ValueError(f"{host!r} is not a host name; write it without scheme and port")
-        return value
+        return checked_hosts(value)
 
     @field_validator("trusted_proxies")
     @classmethod
@@ -108,6 +129,13 @@ class ServerSettings(Section):
         for network in value:
             ipaddress.ip_network(network, strict=False)
         return value
+
+    @property
+    def drain_window_s(self) -> float:
+        """Seconds from SIGTERM until the socket closes."""
+        if self.drain_s is None:
+            return FLEET_DRAIN_S if self.fleet else 0.0
+        return self.drain_s
 
     @property
     def is_loopback(self) -> bool:

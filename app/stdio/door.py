@@ -11,6 +11,7 @@ import structlog
 from app.auth.authenticator import Authenticator
 from app.execution.execution import Execution
 from app.methods.answers import Answer, Reply, Sender
+from app.methods.observing import CALL, Observers
 from app.methods.record import RequestRecord
 from app.methods.router import Router
 from app.methods.subscriptions import Hub
@@ -67,6 +68,7 @@ class Door:
         credential: The headers by which who calls becomes known.
         max_line_bytes: For the refusal of a line that was too long.
         legacy: Serves requests without a modern ``_meta``; None: nobody does.
+        observers: Told of calls that are refused here; None: nobody is.
         spans: Makes the spans of requests; None: there are none.
     """
 
@@ -81,8 +83,10 @@ class Door:
         credential: HeaderMap,
         max_line_bytes: int,
         legacy: LegacyDoor | None = None,
+        observers: Observers | None = None,
         spans: Spans | None = None,
     ) -> None:
+        self._observers = observers
         self._channel = channel
         self._router = router
         self._hub = hub
@@ -162,7 +166,7 @@ class Door:
         put = self._channel.put if batch is None else batch.add
         if id in self._flights:
             text = "A request with this id is under way; each needs an id of its own."
-            self._refuse(InvalidRequest(text), id, method, put, meta)
+            self._refuse(InvalidRequest(text), id, method, batch, meta)
             return
         flight = Flight(id, method, put)
         if call is not None:
@@ -186,8 +190,7 @@ class Door:
                 flight.record.principal = principal
                 rest = serve(flight, Sender(principal))
         except ProtocolError as error:
-            flight.refuse(error)
-            rest = None
+            rest = self._refuse_flight(error, flight)
         except Exception:
             # Our bug, never the client's; it must get an answer all the same.
             log.exception("request_failed", method=method)
@@ -207,7 +210,9 @@ class Door:
         try:
             await rest
         except ProtocolError as error:
-            flight.refuse(error)
+            refusing = self._refuse_flight(error, flight)
+            if refusing is not None:
+                await refusing
         except asyncio.CancelledError:
             # The client's wish, after which nothing is sent; or the end of the process.
             leaving = Unavailable("The server is shutting down.", retry_after_s=1)
@@ -220,6 +225,23 @@ class Door:
             if self._flights.get(flight.id) is flight:
                 del self._flights[flight.id]
             flight.record.write(self._requests)
+
+    def _refuse_flight(self, error: ProtocolError, flight: Flight) -> Rest:
+        flight.record.refused(error)
+        if self._observers is not None:
+            return self._refuse_observed(self._observers, error, flight.record, flight.send)
+        flight.send(error_response(flight.id, error))
+        return None
+
+    async def _refuse_observed(
+        self,
+        observers: Observers,
+        error: ProtocolError,
+        record: RequestRecord,
+        send: Callable[[bytes], None],
+    ) -> None:
+        await observers.refused(error, record)
+        send(error_response(record.id, error))
 
     async def _ask(self, flight: Flight, serve: Serve) -> None:
         while True:
@@ -319,7 +341,7 @@ class Door:
         error: ProtocolError,
         id: RequestId | None = None,
         method: str | None = None,
-        put: Callable[[bytes], None] | None = None,
+        batch: Together | None = None,
         meta: Any = None,
     ) -> None:
         """Answer a line that has not become a request."""
@@ -329,7 +351,16 @@ class Door:
             record.span = _begin_span(self._spans, method, id, meta)
             record.span.leave()
         record.refused(error)
-        (put or self._channel.put)(error_response(id, error))
+        put = self._channel.put if batch is None else batch.add
+        if self._observers is not None and method == CALL:
+            refusing = self._refuse_observed(self._observers, error, record, put)
+            task = asyncio.create_task(refusing, name="refuse a call")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            if batch is not None:
+                batch.wait_for(task)
+        else:
+            put(error_response(id, error))
         record.write(self._requests)
 
 

@@ -14,6 +14,7 @@ from app.legacy.errors import told
 from app.legacy.notifications import TOOLS_LIST_CHANGED, notified
 from app.legacy.revisions import ASSUMED
 from app.methods.answers import Sender
+from app.methods.observing import Observers
 from app.methods.subscriptions import Hub
 from app.protocol.errors import ProtocolError
 from app.protocol.headers import HeaderMap
@@ -33,11 +34,19 @@ class OlderRevisions:
 
     Args:
         credential: By which who calls becomes known; looked at again while it listens.
+        observers: Told of calls that are refused here; None: nobody is.
     """
 
     def __init__(
-        self, methods: LegacyMethods, hub: Hub, channel: Channel, credential: HeaderMap
+        self,
+        methods: LegacyMethods,
+        hub: Hub,
+        channel: Channel,
+        credential: HeaderMap,
+        *,
+        observers: Observers | None = None,
     ) -> None:
+        self._observers = observers
         self._methods = methods
         self._hub = hub
         self._channel = channel
@@ -107,6 +116,8 @@ class OlderRevisions:
             legacy = told(error)
             if flight.record.span is not None:
                 flight.record.span.refused(error, legacy.error["code"])
+            if self._observers is not None:
+                await self._observers.refused(error, flight.record)
             flight.send(legacy.response(message.id))
 
     async def _open(self, message: Message, sender: Sender, flight: Flight) -> bytes:

@@ -71,6 +71,7 @@ class ToolSpec(Generic[P, R]):
     cache_ttl_s: float | None = None
     cache_scope: Literal["user", "tenant", "shared"] = "user"
     retries: int = 0
+    audit: Literal["on", "off", "required"] = "on"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -121,6 +122,8 @@ class ToolOptions(TypedDict, total=False):
         retries: How often a call that failed for a passing reason is run again, within its
             deadline: after ``ToolError(retryable=True)``, ``ConnectionError`` or
             ``TimeoutError``. For tools with the annotation ``idempotent`` or ``read_only``.
+        audit: Whether calls are put on the audit record, where one is kept (``[audit]``).
+            ``"required"``: the tool does not run unless that is on record before.
     """
 
     name: str
@@ -149,6 +152,7 @@ class ToolOptions(TypedDict, total=False):
     cache_ttl_s: float | None
     cache_scope: Literal["user", "tenant", "shared"]
     retries: int
+    audit: Literal["on", "off", "required"]
 
 
 @overload

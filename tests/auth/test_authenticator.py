@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from app.auth.api_keys import hash_key, make_key
-from app.auth.authenticator import LOOK_S, Authenticator
+from app.auth.authenticator import Authenticator
 from app.auth.problems import UnusableFile
 from app.auth.remembered import Entry, Remembered
-from app.auth.revocation import MARGIN_S, Revocations
+from app.auth.revocation import Revocations
 from app.principal import ANONYMOUS, Principal
 from app.protocol.headers import HeaderMap
-from app.state.interface import StoreUnavailable
-from app.state.memory import MemoryStore
 from tests.auth.desk import Clock, accepted, bearer, desk, refusal_of, settings_of
 from tests.support.cases import rows
 from tests.support.issuer import Behaviour, Issuer
@@ -110,7 +108,7 @@ class TestRemembered:
 
         def entry(size: int) -> Entry:
             principal: Any = Principal(issuer="a", subject="b")
-            return Entry(principal, source, clock() + 60, 0, 0.0, size)
+            return Entry(principal, source, clock() + 60, 0, size)
 
         memory = Remembered(max_tokens=3, max_bytes=100)
         for number in range(5):
@@ -262,11 +260,6 @@ class TestKeysFile:
             Authenticator(settings_of(api_keys_file=str(tmp_path / "none.toml")))
 
 
-class _Broken(MemoryStore):
-    async def get(self, name: str) -> bytes | None:
-        raise StoreUnavailable(name)
-
-
 class TestRevoked:
     async def test_in_the_settings(self, issuer: Issuer, clock: Clock) -> None:
         auth: dict[str, Any] = {"issuers": [issuer.settings()], "revoked": ["token-1"]}
@@ -275,65 +268,59 @@ class TestRevoked:
             assert (refusal.http_status, refusal.message) == (401, "The credential was revoked.")
             await accepted(authenticator, issuer.token(jti="token-2"))
 
-    async def test_on_the_shared_list_within_seconds(self, issuer: Issuer, clock: Clock) -> None:
-        revocations = Revocations(MemoryStore(clock=clock), clock=clock)
-        auth: dict[str, Any] = {"issuers": [issuer.settings()]}
-        async with desk(clock, revocations=revocations, **auth) as authenticator:
-            token = issuer.token(jti="token-1")
-            principal = await accepted(authenticator, token)
-            await revocations.revoke(issuer.url, "token-1", clock() + 3600)
-            assert await authenticator.is_revoked(principal)
-            assert authenticator.known(bearer(token), b"") is principal  # not yet
-            clock.passes(LOOK_S)
-            assert authenticator.known(bearer(token), b"") is None
-            assert (await refusal_of(authenticator, token)).http_status == 401
-            assert len(authenticator.remembered) == 0
-            # The first look of a token is at its first use.
-            again = issuer.token(jti="token-1")
-            assert (await refusal_of(authenticator, again)).http_status == 401
-
-    async def test_who_is_not_on_it_is_looked_up_and_goes_on(
+    async def test_by_an_administrator_from_that_moment_on(
         self, issuer: Issuer, clock: Clock
     ) -> None:
-        revocations = Revocations(MemoryStore(clock=clock), clock=clock)
+        revocations = Revocations()
         auth: dict[str, Any] = {"issuers": [issuer.settings()]}
         async with desk(clock, revocations=revocations, **auth) as authenticator:
-            token = issuer.token()
+            token, other = issuer.token(jti="token-1"), issuer.token(jti="token-2")
             principal = await accepted(authenticator, token)
-            for _ in range(3):
-                clock.passes(LOOK_S)
-                assert authenticator.known(bearer(token), b"") is None
-                assert await accepted(authenticator, token) is principal
-                assert authenticator.known(bearer(token), b"") is principal
-            assert not await authenticator.is_revoked(ANONYMOUS)
+            await accepted(authenticator, other)
+            assert revocations.replace([(issuer.url, "token-1")])
+            authenticator.forget_revoked()
+            assert authenticator.known(bearer(token), b"") is None
+            assert authenticator.renewed(principal) is None
+            assert authenticator.known(bearer(other), b"") is not None
+            for shown in (token, issuer.token(jti="token-1")):
+                refusal = await refusal_of(authenticator, shown)
+                assert (refusal.http_status, refusal.message) == (
+                    401,
+                    "The credential was revoked.",
+                )
+            assert len(authenticator.remembered) == 1
 
-    async def test_keys_as_well(self, clock: Clock) -> None:
-        revocations = Revocations(MemoryStore(clock=clock), clock=clock)
+    async def test_of_another_issuer_or_without_an_id_is_another_credential(
+        self, issuer: Issuer, clock: Clock
+    ) -> None:
+        revocations = Revocations()
+        auth: dict[str, Any] = {"issuers": [issuer.settings()]}
+        async with desk(clock, revocations=revocations, **auth) as authenticator:
+            revocations.replace([("https://other.example.com", "token-1"), ("api-key", "token-1")])
+            await accepted(authenticator, issuer.token(jti="token-1"))
+            await accepted(authenticator, issuer.token())
+
+    async def test_an_api_key_and_back_again(self, clock: Clock) -> None:
+        revocations = Revocations()
         auth: dict[str, Any] = {"api_keys": [{"id": "ci", "hash": hash_key(KEY)}]}
         async with desk(clock, revocations=revocations, **auth) as authenticator:
-            await accepted(authenticator, KEY)
-            assert authenticator.known(bearer(KEY), b"") is not None
-            await revocations.revoke("api-key", "ci", clock() + 3600)
-            clock.passes(LOOK_S)
-            assert authenticator.known(bearer(KEY), b"") is None
-            assert (await refusal_of(authenticator, KEY)).http_status == 401
+            holder = authenticator.known(bearer(KEY), b"")
+            assert holder is not None
+            assert revocations.replace([("api-key", "ci")])
+            assert authenticator.renewed(holder) is None
+            assert (await refusal_of(authenticator, KEY)).message == "The credential was revoked."
+            assert not revocations.replace([])
+            assert authenticator.known(bearer(KEY), b"") is holder
 
-    async def test_a_list_that_cannot_be_read_is_503(self, clock: Clock) -> None:
-        revocations = Revocations(_Broken(), clock=clock)
-        auth: dict[str, Any] = {"api_keys": [{"id": "ci", "hash": hash_key(KEY)}]}
-        async with desk(clock, revocations=revocations, **auth) as authenticator:
-            assert (await refusal_of(authenticator, KEY)).http_status == 503
-
-    async def test_an_entry_outlives_its_token_by_the_largest_leeway(self, clock: Clock) -> None:
-        store = MemoryStore(clock=clock)
-        revocations = Revocations(store, clock=clock)
-        await revocations.revoke("a", "b", clock() + 60)
-        assert await revocations.is_revoked("a", "b")
-        for other in (("a", "c"), ("ab", ""), ("", "ab")):
-            assert not await revocations.is_revoked(*other)
-        clock.passes(60 + MARGIN_S - 1)
-        assert await revocations.is_revoked("a", "b")
-        clock.passes(1)
-        assert not await revocations.is_revoked("a", "b")
-        await revocations.revoke("a", "b", clock() - MARGIN_S)
-        assert len(store) == 0
+    async def test_what_was_revoked_while_settings_change_is_not_taken_over(
+        self, issuer: Issuer, clock: Clock
+    ) -> None:
+        revocations = Revocations()
+        auth: dict[str, Any] = {"issuers": [issuer.settings()]}
+        async with desk(clock, revocations=revocations, **auth) as before:
+            token = issuer.token(jti="token-1")
+            await accepted(before, token)
+            revocations.replace([(issuer.url, "token-1")])
+            async with desk(clock, previous=before, revocations=revocations, **auth) as after:
+                assert after.known(bearer(token), b"") is None
+                assert (await refusal_of(after, token)).http_status == 401

@@ -118,3 +118,15 @@ def test_the_working_directory_needs_no_configuration(tmp_path: Path) -> None:
         assert _run("create", "--id", "a").exit_code == 0
     finally:
         os.chdir(before)
+
+
+def test_a_key_of_an_administrator_goes_into_its_own_section(tmp_path: Path) -> None:
+    result = _run("create", "--id", "alice", "--admin")
+    settings = Settings.model_validate(tomllib.loads(result.stdout.partition("\n")[2]))
+    assert [key.id for key in settings.admin.keys] == ["alice"]
+    assert settings.auth.api_keys == ()
+    file = tmp_path / "admins.toml"
+    filed = _run("create", "--id", "bob", "--admin", "--file", str(file))
+    assert "[admin] keys_file" in filed.stderr
+    assert [key.id for key in read_api_keys(file)] == ["bob"]
+    assert _run("create", "--id", "eve", "--admin", "--scope", "x").exit_code == Exit.USAGE

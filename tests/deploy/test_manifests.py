@@ -254,7 +254,7 @@ def test_valkey_pushes_nothing_out_and_keeps_what_it_has() -> None:
     assert lines["appendonly"] == "yes"
     limit = int(SERVICES["valkey"]["deploy"]["resources"]["limits"]["memory"].removesuffix("M"))
     assert limit >= 2 * int(lines["maxmemory"].removesuffix("mb"))
-    assert "user default off" in (DEPLOY / "secrets.sh").read_text("utf-8")
+    assert "user default off ~* &* +@all" in (DEPLOY / "secrets.sh").read_text("utf-8")
 
 
 def test_the_image_is_built_from_the_lock_and_runs_without_rights() -> None:

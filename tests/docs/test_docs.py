@@ -20,7 +20,7 @@ from app.methods.record import _OUTCOMES
 from app.protocol import headers, jsonrpc, trace_context
 from app.protocol.errors import ProtocolError
 from app.registry import explain, loader, schemas
-from app.settings import RESERVED_SECTIONS, Settings, tracing
+from app.settings import Settings, tracing
 from app.state import memory
 from app.stdio import channel
 from app.stdio.credential import ACCESS_TOKEN, API_KEY
@@ -55,7 +55,7 @@ def test_every_section_and_every_command_has_its_table() -> None:
 def test_every_section_of_the_format_is_explained() -> None:
     text = reference.PAGE.read_text("utf-8")
 
-    for name in [*Settings.model_fields, *RESERVED_SECTIONS]:
+    for name in Settings.model_fields:
         assert f"[{name}" in text, name
 
 

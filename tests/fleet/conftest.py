@@ -30,7 +30,7 @@ AHEAD_S: Final = (0.0, 0.0, 60.0)
 def config(redis: RedisServer, keys: list[str], **sections: Any) -> dict[str, Any]:
     """Of a server of the fleet."""
     return {
-        "server": {"fleet": True},
+        "server": {"fleet": True, "drain_s": 0},
         "tools": {"reload": False, "page_size": 7},
         "auth": {
             "api_keys": [key_table(name, key) for name, key in KEYS.items()],

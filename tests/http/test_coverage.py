@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 HERE: Final = Path(__file__).parent
+FOLDERS: Final = (HERE, HERE.parent / "life")
 
 DECISIONS: Final = """
 wire §0.1 | wire §0.2 | wire §0.3 | wire §0.4 | wire §0.5 | wire §0.7 | wire §0.8 | wire §0.9
@@ -117,7 +118,7 @@ PR-01 | PR-02 | PR-06 | PR-07 | PR-09 | PR-11 | PR-12
 HD-01 | HD-02 | HD-04 | HD-06 | HD-07 | HD-09 | HD-11 | HD-12 | HD-14 | HD-16 | HD-17 | HD-19
 CO-01 | CO-02 | CO-04 | CO-06 | CO-07 | CO-09
 RT-01 | RT-06
-SH-01 | SH-02 | SN-04 | SN-06 | SN-09 | EX-01 | EX-04 | EX-06 | EX-09
+SH-01 | SH-02 | SH-04 | SH-06 | SH-07 | SN-04 | SN-06 | SN-09 | EX-01 | EX-04 | EX-06 | EX-09
 """
 
 REQUIRED: Final = tuple(
@@ -165,8 +166,9 @@ EXCLUDED: Final[Mapping[str, str]] = {
 
 
 def sources() -> str:
-    """The text of all other test files here."""
-    files = sorted(path for path in HERE.glob("test_*.py") if path.name != Path(__file__).name)
+    """The text of all other test files, here and of how a server begins and ends."""
+    found = (path for folder in FOLDERS for path in folder.glob("test_*.py"))
+    files = sorted(path for path in found if path.name != Path(__file__).name)
     return "\n".join(path.read_text("utf-8") for path in files)
 
 

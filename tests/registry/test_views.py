@@ -3,6 +3,7 @@
 import tracemalloc
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -10,6 +11,7 @@ import orjson
 
 from app.policy.limits import NO_LIMITS
 from app.policy.policy import Policy
+from app.policy.rollouts import Switch
 from app.principal import Principal
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
@@ -36,6 +38,7 @@ def catalog(
     anonymous: bool = True,
     ttl_ms: int = 0,
     page_size: int = 250,
+    switches: Mapping[str, Switch] = MappingProxyType({}),
 ) -> Catalog:
     """A snapshot of tools that do nothing."""
     policy = Policy(
@@ -58,6 +61,7 @@ def catalog(
         page_size=page_size,
         ttl_ms=ttl_ms,
         anonymous=anonymous,
+        switches=switches,
     )
 
 
@@ -212,3 +216,71 @@ def test_many_different_lists_are_kept_up_to_a_bound() -> None:
 
     assert view(1) is not first, "the oldest was forgotten"
     assert list(view(1).offers) == ["t0"], "and is decided alike"
+
+
+class TestSwitches:
+    def test_a_tool_that_is_off_is_there_for_nobody(self) -> None:
+        snapshot = catalog(["a", "b"], switches={"a": Switch(enabled=False)})
+        assert list(snapshot.tools) == ["b"]
+        for caller in (Principal(), Principal(issuer="x", subject="y")):
+            assert list(snapshot.view(caller, NOON).offers) == ["b"]
+        assert snapshot.fingerprint == catalog(["b"]).fingerprint
+
+    def test_a_share_of_the_callers_has_it_and_the_list_and_the_call_agree(self) -> None:
+        switch = Switch(percent=30)
+        snapshot = catalog(["a", "b"], switches={"a": switch})
+        found = 0
+        for number in range(500):
+            caller = Principal(issuer="x", subject=f"user-{number}")
+            view = snapshot.view(caller, NOON)
+            assert listed(view.page(None, NOON)) == list(view.offers)
+            assert ("a" in view.offers) == switch.admits("a", caller)
+            found += "a" in view.offers
+        assert 100 < found < 200
+
+    def test_callers_who_find_the_same_share_it(self) -> None:
+        switches = {"a": Switch(percent=50), "hidden": Switch(percent=50)}
+        rules: list[Any] = [
+            {"tools": ["hidden"], "requires": {"roles": ["r"]}},
+            {"tools": ["*"]},
+        ]
+        snapshot = catalog(["a", "b", "hidden"], rules, switches=switches)
+        callers = [Principal(issuer="x", subject=f"user-{number}") for number in range(200)]
+        # A tool that the rules hide anyway tells nobody from anybody else.
+        assert len({id(snapshot.view(caller, NOON)) for caller in callers}) == 2
+
+    def test_a_switch_of_a_tool_that_is_not_there_is_nothing(self) -> None:
+        snapshot = catalog(["a"], switches={"gone": Switch(percent=50)})
+        page = snapshot.view(Principal(), NOON).page(None, NOON)
+        assert orjson.loads(page)["cacheScope"] == "public"
+
+    @rows(
+        "switch, scope",
+        ("off", Switch(enabled=False), "public"),
+        ("for everybody", Switch(percent=100), "public"),
+        ("for nobody", Switch(percent=0), "public"),
+        ("a share", Switch(percent=1), "private"),
+        ("all but a few", Switch(percent=99), "private"),
+        ("a tenant", Switch(tenants=frozenset({"acme"})), "private"),
+        ("a tenant and everybody", Switch(percent=100, tenants=frozenset({"acme"})), "public"),
+    )
+    def test_a_list_that_hangs_on_the_caller_is_private(self, switch: Switch, scope: str) -> None:
+        snapshot = catalog(["a", "b"], switches={"a": switch})
+        page = snapshot.view(Principal(), NOON).page(None, NOON)
+        assert orjson.loads(page)["cacheScope"] == scope
+
+    def test_lists_are_bounded_however_many_callers_are_remembered(self) -> None:
+        names = [f"t{n}" for n in range(30)]
+        snapshot = catalog(names, switches={name: Switch(percent=50) for name in names})
+        callers = [Principal(issuer="x", subject=f"user-{number}") for number in range(1000)]
+        tracemalloc.start()
+        for caller in callers:
+            snapshot.view(caller, NOON).page(None, NOON)
+        used = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert len(snapshot._views) == MAX_VIEWS
+        assert used < 10 * 1024 * 1024, used
+        # Who comes back after its list had to make room finds the same again.
+        again = snapshot.view(callers[0], NOON)
+        held_back = [name for name in names if not Switch(percent=50).admits(name, callers[0])]
+        assert sorted([*again.offers, *held_back]) == sorted(names)

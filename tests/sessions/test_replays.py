@@ -391,9 +391,8 @@ async def test_listeners_that_left_while_their_session_was_looked_up_are_forgott
     app = create_app(settings, state=state)
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     server = make_server(
-        app.serve,
+        app,
         settings.server,
-        on_drain=app.drain,
         on_listening=lambda _, at: port.set_result(at),
     )
     serving = asyncio.create_task(server.serve())

@@ -71,11 +71,7 @@ class Fleet:
         )
         for _ in range(REPLICAS):
             app = create_app(settings, state=self._state)
-            self._servers.append(
-                make_server(
-                    app.serve, settings.server, on_drain=app.drain, on_listening=self._listening
-                )
-            )
+            self._servers.append(make_server(app, settings.server, on_listening=self._listening))
         await asyncio.gather(*(server.serve() for server in self._servers))
 
     def _listening(self, host: str, port: int) -> None:

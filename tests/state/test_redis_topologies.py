@@ -10,7 +10,7 @@ from redis.crc import key_slot
 from app.state.interface import Quota, StoreFull, StoreUnavailable, Wait
 from app.state.redis_store import RedisStore
 from tests.state.conftest import OpenState
-from tests.state.test_redis_outages import OPERATIONS, usable
+from tests.state.test_redis_outages import ACL, OPERATIONS, usable
 from tests.state.test_stores import LONG_S, admit
 from tests.support.cases import rows
 from tests.support.certificates import Authority
@@ -84,6 +84,24 @@ async def test_what_a_store_does_it_does_in_a_cluster(
     assert found == [name.encode() for name in names]
     assert all(node.keys(f"{prefix}*") for node in nodes.nodes)
     assert not any(node.keys_without_end() for node in nodes.nodes)
+
+
+async def test_in_a_cluster_the_rights_that_the_documentation_names_are_enough(
+    nodes: Cluster, open_state: OpenState
+) -> None:
+    for node in nodes.nodes:
+        with node.connection() as client:
+            client.execute_command("ACL", "SETUSER", *ACL.split(), "+cluster|slots", "+asking")
+    try:
+        state = await open_state(nodes.url.replace("://", "://app:pw@"))
+        assert state.problem is None
+        for operation in OPERATIONS.values():
+            await operation(state)
+        await state.kept.set("a", b"1", ttl_s=LONG_S, owner="ada")
+    finally:
+        for node in nodes.nodes:
+            with node.connection() as client:
+                client.execute_command("ACL", "DELUSER", "app")
 
 
 async def test_in_a_cluster_an_owner_has_its_part_and_no_more(

@@ -83,6 +83,9 @@ class ServerProcess:
         ahead_s: how far its clock is ahead of everybody else's.
         start: whether to start at once and wait for readiness.
 
+    Attributes:
+        expected: the exit code that it ends with.
+
     Raises:
         AssertionError: the process ended, or was not ready before the deadline.
     """
@@ -99,6 +102,7 @@ class ServerProcess:
         start: bool = True,
     ) -> None:
         self.tools = tools
+        self.expected = 0
         self._folder = tempfile.TemporaryDirectory(prefix="server-")
         self.config_path = Path(self._folder.name) / "config.toml"
         self.write_config({} if config is None else config)
@@ -257,7 +261,7 @@ class ServerProcess:
             raise AssertionError(f"did not end within {timeout} s:\n{tail}") from None
 
     def stop(self, timeout: float = STOP_S) -> None:
-        """Ask it to end; it must do so in time, with exit code 0 and a clean log."""
+        """Ask it to end; it must do so in time, with the expected code and a clean log."""
         if self.process is None:
             return
         if self.process.poll() is None:
@@ -265,7 +269,7 @@ class ServerProcess:
         code = self.wait(timeout)
         self._wait_for_end_of_log()
         self._folder.cleanup()
-        assert code == 0, f"exit code {code}:\n{self.log_text()[-4000:]}"
+        assert code == self.expected, f"exit code {code}:\n{self.log_text()[-4000:]}"
         self.assert_clean_log()
 
     def _wait_for_end_of_log(self) -> None:

@@ -156,13 +156,13 @@ class RedisServer:
             )
         try:
             eventually(self._answers, f"{self.kind} answers", START_S)
-        except AssertionError as error:
+            for user in self._acl:
+                with self.connection() as client:
+                    client.execute_command("ACL", "SETUSER", *user.split(" "))
+        except (AssertionError, RedisError) as error:
             self.kill()
             error.add_note(self.log_text()[-2000:])
             raise
-        for user in self._acl:
-            with self.connection() as client:
-                client.execute_command("ACL", "SETUSER", *user.split(" "))
         return self
 
     def _answers(self) -> bool:

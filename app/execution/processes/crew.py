@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, cast
 
 import structlog
 
@@ -308,6 +308,9 @@ class Crew:
             except BaseException:
                 worker.kill("stop")
                 raise
+            # Not by the task's callback alone, which comes later: in between another worker may
+            # die, and would not be replaced while this one counts twice.
+            self._starting.discard(cast("asyncio.Task[None]", asyncio.current_task()))
             self._is_ready(worker)
             return
 

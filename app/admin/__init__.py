@@ -1,0 +1,1 @@
+"""The administrative listener: a port of its own, for those who run the server."""

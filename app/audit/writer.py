@@ -1,0 +1,198 @@
+"""One thread that writes records: those that come together in one write, and one word back.
+
+The event loop never waits for a disk. While nothing can be written, records wait in memory up to a
+bound; beyond it they are counted, and the count is put on record. Answers do not wait then.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import structlog
+
+from app.audit.sink import Sink
+
+MAX_WAITING: Final = 10_000
+"""Records that wait to be written; each is below a few KiB."""
+RETRY_S: Final = 0.5
+TELL_S: Final = 60.0
+"""While nothing can be written the log says so this often."""
+STOP_S: Final = 3.0
+
+Written = asyncio.Future[bool]
+"""Whether records were written; false: the answer goes without waiting longer."""
+
+log = structlog.get_logger()
+
+
+class Writer:
+    """Writes records of one process. All but its thread belongs to the event loop.
+
+    Args:
+        gap: Makes the record of so many that are lost.
+        patience_s: How long answers wait for a write.
+
+    Attributes:
+        is_failing: Whether nothing can be written at the moment.
+        unrecorded: Answers that have left before their record was written, ever.
+        lost: Records that were never written, ever.
+    """
+
+    def __init__(self, sink: Sink, *, gap: Callable[[int], bytes], patience_s: float) -> None:
+        self._sink = sink
+        self._gap = gap
+        self._patience_s = patience_s
+        self._loop = asyncio.get_running_loop()
+        self._handed: queue.SimpleQueue[Sequence[bytes] | None] = queue.SimpleQueue()
+        self._waiting: list[bytes] = []
+        self._written: Written | None = None
+        self._under_way: tuple[list[bytes], Written | None] | None = None
+        self._since = 0.0
+        self._is_scheduled = False
+        self._watch: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._told_at = 0.0
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._is_stopping = False
+        self._lost = 0
+        self.is_failing = False
+        self.unrecorded = 0
+        self.lost = 0
+        # No executor's: the end of the process must not wait for a disk that hangs.
+        threading.Thread(target=self._run, name="audit", daemon=True).start()
+
+    def put(self, record: bytes) -> Written | None:
+        """Have a record written.
+
+        Returns:
+            What its answer waits for; None: nothing can be written now, and it does not.
+        """
+        waiting = self._waiting
+        if self._is_stopping:
+            return None
+        if len(waiting) >= MAX_WAITING:
+            self._lost += 1  # until these are written: then this is put on record
+            self.unrecorded += 1
+            self.lost += 1
+            return None
+        waiting.append(record)
+        if self.is_failing:
+            self.unrecorded += 1
+            return None
+        if self._written is None:
+            self._written = self._loop.create_future()
+        if self._under_way is None and not self._is_scheduled:
+            # At the end of this turn: calls that end in one turn share a write.
+            self._is_scheduled = True
+            self._loop.call_soon(self._hand_over)
+        return self._written
+
+    async def stop(self) -> None:
+        """Write what waits, if that is possible in time, and end."""
+        self._is_stopping = True
+        deadline = self._loop.time() + STOP_S
+        while (self._waiting or self._under_way) and self._loop.time() < deadline:
+            if self._under_way is None:
+                self._hand_over()
+            await asyncio.sleep(0.005)
+        self._handed.put(None)
+        await asyncio.wait([self._ended], timeout=max(0.1, deadline - self._loop.time()))
+        for timer in (self._watch, self._retry):
+            if timer is not None:
+                timer.cancel()
+        batch, written = self._under_way or ([], None)
+        if self._waiting or batch or not self._ended.done():
+            self.lost += len(self._waiting) + len(batch)
+            log.error("audit_unfinished", lost=self.lost, unrecorded=self.unrecorded)
+        self._resolve(written, False)
+        self._resolve(self._written, False)
+
+    # In the event loop.
+
+    def _hand_over(self) -> None:
+        self._is_scheduled = False
+        if self._under_way is None and self._waiting:
+            batch, self._waiting = self._waiting, []
+            if self._lost:
+                batch.append(self._gap(self._lost))
+                self._lost = 0
+            self._under_way, self._written = (batch, self._written), None
+            self._since = self._loop.time()
+            if self._watch is None:
+                self._watch = self._loop.call_later(self._patience_s / 2, self._look)
+            self._handed.put(batch)
+
+    def _look(self) -> None:
+        """Does the write under way take too long?"""
+        self._watch = None
+        if self._under_way is None:
+            return
+        self._watch = self._loop.call_later(self._patience_s / 2, self._look)
+        if self._loop.time() - self._since >= self._patience_s:
+            self._fail(f"a write takes longer than {self._patience_s:g} s")
+
+    def _done(self, problem: str | None) -> None:
+        """A write has ended."""
+        assert self._under_way is not None
+        batch, written = self._under_way
+        self._under_way = None
+        if problem is None:
+            if self.is_failing:
+                self.is_failing = False
+                log.warning("audit_recovered", unrecorded=self.unrecorded, lost=self.lost)
+            self._resolve(written, True)
+            self._hand_over()
+            return
+        self._waiting = batch + self._waiting
+        self._fail(problem, written)
+        self._retry = self._loop.call_later(RETRY_S, self._hand_over)
+
+    def _fail(self, problem: str, written: Written | None = None) -> None:
+        """Nothing can be written: answers go on without."""
+        if not self.is_failing:
+            self.is_failing = True
+            self._told_at = self._loop.time() - TELL_S
+            under_way = 0 if self._under_way is None else len(self._under_way[0])
+            self.unrecorded += under_way + len(self._waiting)
+        if self._loop.time() - self._told_at >= TELL_S:
+            self._told_at = self._loop.time()
+            log.error("audit_failing", problem=problem, unrecorded=self.unrecorded, lost=self.lost)
+        if self._under_way is not None:
+            written = self._under_way[1]
+        self._resolve(written, False)
+        self._resolve(self._written, False)
+        self._written = None
+
+    @staticmethod
+    def _resolve(written: Written | None, outcome: bool) -> None:
+        if written is not None and not written.done():
+            written.set_result(outcome)
+
+    # In the thread.
+
+    def _run(self) -> None:
+        while (batch := self._handed.get()) is not None:
+            problem = None
+            try:
+                self._sink.write(batch)
+            except OSError as error:
+                problem = error.strerror or str(error)
+            except Exception as error:  # a bug of ours, or of a sink
+                log.exception("audit_write_failed")
+                problem = type(error).__name__
+            if not self._tell(self._done, problem):
+                return
+        try:
+            self._sink.close()
+        except OSError as error:
+            log.warning("audit_not_closed", problem=error.strerror or str(error))
+        self._tell(self._ended.set_result, None)
+
+    def _tell(self, callback: Callable[..., None], *arguments: Any) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:  # the process has ended without waiting
+            return False
+        return True

@@ -1,0 +1,1 @@
+"""Several processes that act as one server: what administrators decided, and who is there."""
