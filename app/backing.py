@@ -49,8 +49,14 @@ class State:
         """Let go of it. What the servers of a fleet share stays for the others."""
 
 
-def traced(state: State, spans: Spans) -> State:
-    """The same state, whose answers are spans of the requests that wait for them."""
+def traced(state: State, spans: Spans | None) -> State:
+    """The same state, whose answers are spans of the requests that wait for them.
+
+    Args:
+        spans: Makes them; None: there are none. State in memory is as it was in either case.
+    """
+    if spans is None or not state.is_shared:
+        return state
     view = copy.copy(state)
     for name in STORES:
         setattr(view, name, TracedStore(getattr(state, name), name, spans))

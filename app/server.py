@@ -16,6 +16,7 @@ from app.backing import State
 from app.http.health import Readiness
 from app.http.routes import Application
 from app.membership import new_replica_id
+from app.observability.exposition import exposition
 from app.service import Service, tracing_of
 from app.settings import Settings
 from app.sharing import state_of
@@ -31,6 +32,7 @@ def create_app(
     state: State | None = None,
     replica: str | None = None,
     admin: socket.socket | None = None,
+    metrics: Path | None = None,
 ) -> "App":
     """The ASGI application for these settings; most arguments are those of ``Service``.
 
@@ -38,8 +40,17 @@ def create_app(
         replica: Id of this server, which its workers share; None: a new one.
         admin: The socket of the administrative listener, which workers share; None: it is bound
             here, if there is to be one.
+        metrics: The folder in which workers share what they count; None: there are no others.
     """
-    return App(settings, config=config, flags=flags, state=state, replica=replica, admin=admin)
+    return App(
+        settings,
+        config=config,
+        flags=flags,
+        state=state,
+        replica=replica,
+        admin=admin,
+        metrics=metrics,
+    )
 
 
 class App(Application):
@@ -59,6 +70,7 @@ class App(Application):
         state: State | None,
         replica: str | None,
         admin: socket.socket | None,
+        metrics: Path | None,
     ) -> None:
         self._state = state
         self._settings = settings
@@ -66,6 +78,7 @@ class App(Application):
         self._flags = flags
         self.replica = replica or new_replica_id()
         self._admin = admin
+        self._metrics = metrics
         self.service: Service | None = None
         self.on_drain: Callable[[bool], None] = lambda _: None
         self._drained_since: float | None = None
@@ -164,8 +177,12 @@ class App(Application):
         if self.is_draining:  # it was drained before it began, as a worker that replaces another
             service.hub.drain(0.0)
         listener = self._admin or bind_admin(self._settings.admin)
+        metrics = exposition(self._metrics)
         try:
-            async with administration(self._console(service), self._settings.admin, listener):
+            async with (
+                metrics.sharing(),
+                administration(self._console(service), self._settings.admin, listener, metrics),
+            ):
                 yield
         finally:
             self._is_ending = True

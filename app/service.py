@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,31 +23,32 @@ from app.execution.course import Courses
 from app.execution.endings import Endings
 from app.execution.executor import Executor
 from app.execution.idempotency import Claims
-from app.execution.manner import Manner
+from app.execution.manner import manner_of
 from app.execution.pages import no_pages_url, pages_url
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.execution.watchdog import Watchdog
 from app.fleet.fingerprints import key_fingerprints
 from app.fleet.fleet import Fleet
-from app.guards.redaction import Redactor
 from app.http.endpoint import Endpoint
 from app.http.landing import Landing
 from app.http.legacy import LegacyEndpoint
 from app.http.legacy_calls import LegacyCalls
+from app.listeners import Listeners
+from app.measuring import Measuring
 from app.membership import Drainable, Membership, new_replica_id
-from app.methods.discover import Discover
+from app.methods.discover import Discover, server_info
 from app.methods.observing import CALL, Observer, Observers
 from app.methods.router import Router
-from app.methods.subscriptions import Hub, Listen, Stream
+from app.methods.subscriptions import Hub, Listen
 from app.methods.tools import CallTool, ListTools
+from app.observability.metrics import RELOADS
 from app.observability.tracing import FLUSH_S, Tracing, open_tracing
 from app.policy.limits import Limiter
 from app.principal import Principal
-from app.protocol.errors import Unauthorized, Unavailable
-from app.protocol.headers import HeaderMap
 from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
+from app.recording.wiring import recording_of
 from app.registry.catalog import Catalog
 from app.registry.live import Registry
 from app.registry.tool import Tool
@@ -62,19 +63,8 @@ from app.version import server_version
 
 WATCH_STOP_S: Final = 2.0
 COURSES_STOP_S: Final = 2.0
-LOOK_S: Final = 5.0
-"""Credentials of listeners are looked at anew this often, as their requests would be."""
-LOOK_AT_ONCE: Final = 50
-"""Listeners whose credentials are looked at without a pause for others."""
+RECORDING_STOP_S: Final = 1.0
 log = structlog.get_logger()
-
-
-def server_info(settings: Settings) -> dict[str, Any]:
-    """``Implementation`` object of a server with these settings."""
-    info: dict[str, Any] = {"name": settings.server.name, "version": server_version()}
-    if settings.server.title:
-        info["title"] = settings.server.title
-    return info
 
 
 def server_messages(settings: Settings) -> ServerMessages:
@@ -97,13 +87,6 @@ def key_ring(settings: Settings) -> KeyRing:
     return KeyRing(keys or [secrets.token_bytes(32)])
 
 
-def _manner(settings: Settings) -> Manner:
-    """What tools say to their client is masked as the log is."""
-    kinds, locales = settings.logging.redact, settings.logging.locales
-    redactor = Redactor(kinds, locales=locales) if kinds else None
-    return Manner(cleans=settings.execution.clean_text, redactor=redactor)
-
-
 class Service:
     """Everything behind the doors of one process: registry, executor, router, listeners.
 
@@ -117,14 +100,17 @@ class Service:
         tracing: Makes spans; None: there are none. Closed with the service.
         observers: Told how each call ended.
         audit: The record of calls; default: as the settings say.
+        replays_at: Gives the POSIX time at which rules decide about calls that are run again.
+            Then nothing is counted or recorded, and answers to questions need no state.
         replica: Id of this server, which its workers share; None: a new one.
         door: What administrators can drain, if anything.
 
     Attributes:
+        observers: For the doors; None: nobody observes.
+        call_tool: Without observers, for calls that are run again.
         fleet: This process among the others, and what administrators decided.
         administrators: The keys that they have.
         is_lasting: Whether what they decide survives this process.
-        observers: For the doors; None: nobody observes.
         audit: The record of calls; None: there is none.
     """
 
@@ -143,6 +129,7 @@ class Service:
         door: Drainable | None = None,
         observers: Sequence[Observer] = (),
         audit: Audit | None = None,
+        replays_at: Callable[[], float] | None = None,
     ) -> None:
         self.settings = settings
         self._tracing = tracing
@@ -152,9 +139,8 @@ class Service:
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        self.state = state = state or State()
-        if spans is not None and state.is_shared:
-            state = traced(state, spans)
+        self.state = state or State()
+        state = traced(self.state, spans)
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -180,6 +166,7 @@ class Service:
             isolation=processes,
             enforce=enforce,
             log_problems=log_problems,
+            counts=replays_at is None,
         )
         desk = Desk(
             keys,
@@ -188,6 +175,7 @@ class Service:
             pages_url=(lambda principal: pages_url(self.settings, principal))
             if pages
             else no_pages_url,
+            needs_state=replays_at is None,
         )
         self._landing = Landing(
             settings,
@@ -202,7 +190,7 @@ class Service:
             begin=self.registry.begin_call,
             end=self._call_ended,
             processes=processes,
-            manner=_manner(settings),
+            manner=manner_of(settings),
             spans=spans,
         )
         self._courses = Courses(
@@ -223,23 +211,25 @@ class Service:
             or settings.admin.port is not None
             or state.is_shared
         )
-        if audit is None and enforce and settings.audit.directory is not None:
-            # What somebody does at the machine's own keyboard is no call that was served.
+        # What somebody does at the machine's own keyboard is no call that was served.
+        is_served = enforce and replays_at is None
+        if audit is None and is_served and settings.audit.directory is not None:
             replica = replica or new_replica_id()
             audit = Audit(settings, replica=replica)
         self.audit = audit
-        observing: list[Observer] = [*observers]
+        self._recording = recording_of(settings, self._catalog) if is_served else ()
+        observing: list[Observer] = [*observers, *self._recording]
         if self.audit is not None:
             observing.append(self.audit)
         self.observers = Observers(observing, self._catalog) if observing else None
-        call_tool = CallTool(
+        self.call_tool = CallTool(
             self._catalog,
             self.executor,
             encoder,
             self._courses,
             limiter=limiter,
             desk=desk,
-            clock=time.time,
+            clock=replays_at or time.time,
             challenge=lambda: self.endpoint.authenticator.challenge,
             intents=self.audit,
             spans=spans,
@@ -254,7 +244,7 @@ class Service:
                     tools_change=tools_change,
                 ),
                 "tools/list": ListTools(self._catalog, limiter, clock=time.time),
-                CALL: self.observers.around(call_tool) if self.observers else call_tool,
+                CALL: self.observers.around(self.call_tool) if self.observers else self.call_tool,
                 "subscriptions/listen": Listen(tools_change=tools_change),
             }
         )
@@ -286,9 +276,15 @@ class Service:
             observers=self.observers,
             spans=spans,
         )
+        self._measuring = Measuring(settings, self._courses, processes, self.hub, self.registry)
         self.administrators = administrators(settings.admin)
         self.is_lasting = state.is_shared
         self._membership, self.fleet = self._among_others(replica, keys, state, door)
+        self._listeners = Listeners(
+            self.hub,
+            authenticator=lambda: self.endpoint.authenticator,
+            is_early=lambda: self.fleet.is_waiting,
+        )
         self._changing = asyncio.Lock()
         self._watchdog: Watchdog | None = None
         self._stop_watching = asyncio.Event()
@@ -304,9 +300,12 @@ class Service:
         """
         if self.audit is not None:
             self.audit.start()
+        self._measuring.start()
         await asyncio.gather(self.state.start(), self.endpoint.authenticator.start())
+        for recording in self._recording:
+            recording.start()
         await self.fleet.begin()
-        self._ending = asyncio.create_task(self._look_after_listeners(), name="listeners")
+        self._ending = asyncio.create_task(self._listeners.look_after(), name="listeners")
         await self.registry.start()
         self._membership.serves()
         self.fleet.join()
@@ -316,6 +315,7 @@ class Service:
 
     async def stop(self) -> None:
         """End what runs, in the order in which it depends on each other."""
+        self._measuring.stop()
         self.hub.shut_down()
         await self.fleet.leave()
         await self._membership.stop()
@@ -335,6 +335,8 @@ class Service:
         await self._replays.close()
         self.legacy.close()
         await self._courses.stop(COURSES_STOP_S)
+        for recording in self._recording:
+            await recording.stop(RECORDING_STOP_S)
         await self.registry.stop()
         await self.state.close()
         if self.audit is not None:
@@ -450,8 +452,10 @@ class Service:
             try:
                 await self.registry.reload()
             except (FileNotFoundError, TimeoutError) as error:
+                RELOADS.inc("tools", "failed")
                 log.error("reload_failed", problem=str(error))  # noqa: TRY400  # it may come back
             except Exception:  # the last good snapshot goes on
+                RELOADS.inc("tools", "failed")
                 log.exception("reload_failed")
 
     def _watched(self) -> frozenset[Path]:
@@ -471,10 +475,10 @@ class Service:
 
     async def _change_settings_now(self, *, announce: bool) -> None:
         new = read_again(self._config, self._flags)
-        if new is None:
-            return
-        self._named = files_of(new)
-        if not is_usable(new):
+        if new is not None:
+            self._named = files_of(new)
+        if new is None or not is_usable(new):
+            RELOADS.inc("settings", "failed")
             return
         settings = as_far_as_possible(self.settings, new)
         admins = administrators(settings.admin, self.administrators)
@@ -499,37 +503,10 @@ class Service:
             if await self.registry.apply(settings, swap):
                 self._must_load.set()
         except Exception:  # the last good snapshot goes on, with its keys
+            RELOADS.inc("settings", "failed")
             log.exception("reload_failed")
         if self.endpoint.authenticator is after:
             await before.stop()
         else:
             await before.start()
             await after.stop()
-
-    async def _look_after_listeners(self) -> None:
-        """A credential may be revoked before its time: ask about those of listeners again."""
-        while True:
-            await asyncio.sleep(LOOK_S)
-            if self.fleet.is_waiting:
-                continue
-            streams = self.hub.authenticated()
-            while streams:
-                some, streams = streams[:LOOK_AT_ONCE], streams[LOOK_AT_ONCE:]
-                await asyncio.gather(*map(self._look_after, some))
-                await asyncio.sleep(0)
-
-    async def _look_after(self, stream: Stream) -> None:
-        credential = stream.credential or HeaderMap(())
-        authenticator = self.endpoint.authenticator
-        try:
-            principal = await authenticator.authenticate(credential, b"")
-            # Not what the settings before said, if they changed while the issuer was asked.
-            if authenticator is self.endpoint.authenticator:
-                self.hub.check(stream, principal)
-        except Unauthorized:
-            if authenticator is self.endpoint.authenticator:
-                stream.refuse()
-        except Unavailable:
-            pass  # nobody can say now
-        except Exception:  # a bug of ours, which must not end the looking after all others
-            log.exception("listener_check_failed")

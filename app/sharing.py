@@ -6,7 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from app.backing import State
+from app.observability.metrics import STATE_ERRORS, STATE_SECONDS
 from app.settings import StateSettings
+from app.state.interface import Store
+from app.state.measured import MeasuredBus, MeasuredStore
 from app.state.redis_bus import RedisBus
 from app.state.redis_cluster import ClusterLink
 from app.state.redis_link import Link, ServerLink
@@ -39,15 +42,17 @@ class RedisState(State):
         self._bus = RedisBus(
             self._link, connect, name=name, prefix=f"{prefix}bus:", timeout_s=timeout_s
         )
-        self.bus = self._bus
-        store = partial(RedisStore, self._link)
-        self.limits = store(f"{prefix}limits:")
-        self.kept = store(f"{prefix}kept:")
-        self.outcomes = store(f"{prefix}outcomes:")
-        self.sessions = store(f"{prefix}sessions:")
-        self.ended = store(f"{prefix}ended:")
-        self.replays = store(f"{prefix}replays:")
-        self.control = store(f"{prefix}control:")
+        self.bus = MeasuredBus(self._bus, _observe)
+        self.limits = self._store(f"{prefix}limits:")
+        self.kept = self._store(f"{prefix}kept:")
+        self.outcomes = self._store(f"{prefix}outcomes:")
+        self.sessions = self._store(f"{prefix}sessions:")
+        self.ended = self._store(f"{prefix}ended:")
+        self.replays = self._store(f"{prefix}replays:")
+        self.control = self._store(f"{prefix}control:")
+
+    def _store(self, prefix: str) -> Store:
+        return MeasuredStore(RedisStore(self._link, prefix), _observe)
 
     @property
     def problem(self) -> str | None:
@@ -61,6 +66,12 @@ class RedisState(State):
         await self._link.close()
         if self._masters is not None:
             await self._masters.close()
+
+
+def _observe(operation: str, seconds: float, reason: str | None) -> None:
+    STATE_SECONDS.observe(seconds, operation)
+    if reason is not None:
+        STATE_ERRORS.inc(operation, reason)
 
 
 def state_of(settings: StateSettings) -> State:

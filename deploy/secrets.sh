@@ -23,6 +23,18 @@ make() {
 # [secrets] keys_file: what replicas sign and encrypt with, newest first.
 [ -s "$folder/keys" ] || openssl rand -base64 32 | make keys
 
+# [admin] keys_file, and the one key in it, by which Prometheus reads the metrics.
+if [ ! -s "$folder/admin-key" ]; then
+  rm -f "$folder/admin-keys.toml" # it holds the hash of another one
+  printf 'mts_prometheus_%s' "$(openssl rand -base64 32 | tr '+/' '-_' | tr -d '=')" | make admin-key
+fi
+hash=$(openssl dgst -sha256 -r "$folder/admin-key" | cut -d ' ' -f 1)
+make admin-keys.toml <<END
+[[api_keys]]
+id = "prometheus"
+hash = "sha256:$hash"
+END
+
 # [state] password_file, and the one user of Valkey, who may do what a server needs with keys of its own prefix.
 if [ ! -s "$folder/valkey-password" ]; then
   rm -f "$folder/valkey.acl" # it holds the hash of another one

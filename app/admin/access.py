@@ -60,6 +60,17 @@ class Access:
             raise Unauthorized(str(refused), headers=CHALLENGE) from None
         return holder.credential_id or ""
 
+    def check_scraper(self, headers: HeaderMap, query: bytes) -> None:
+        """Who may read the metrics: an administrator; on loopback all who reach it.
+
+        Raises:
+            ProtocolError: As of ``administrator``.
+        """
+        if self._gate.is_loopback:
+            self._gate.check_sender(headers)
+        else:
+            self.administrator(headers, query)
+
     def _restrain(self) -> None:
         now = self._monotonic()
         if len(self._wrong) == WRONG and now - self._wrong[0] < WRONG_S:

@@ -18,6 +18,7 @@ from app.fleet.control import Full, Unusable
 from app.fleet.keeping import Contended
 from app.http.gate import Gate, is_json
 from app.http.responses import Receive, Scope, Send
+from app.observability.exposition import Exposition
 from app.protocol.errors import (
     MethodNotAllowed,
     NotFound,
@@ -43,11 +44,15 @@ class Listener:
     Args:
         gate: Looks at Host, Origin and size.
         access: Says who administers.
+        metrics: Tells what Prometheus asks for.
     """
 
-    def __init__(self, operations: Operations, gate: Gate, access: Access) -> None:
+    def __init__(
+        self, operations: Operations, gate: Gate, access: Access, metrics: Exposition
+    ) -> None:
         self._gate = gate
         self._access = access
+        self._metrics = metrics
         do = operations
 
         async def status(_: Request, __: str, ___: bytes) -> Json:
@@ -102,6 +107,7 @@ class Listener:
         self._app = Starlette(
             routes=[
                 Route("/healthz", _healthz, methods=["GET"]),
+                Route("/metrics", self._scrape, methods=["GET"]),
                 *(
                     Route(path, self._guarded(handle), methods=list(methods))
                     for path, methods, handle in routes
@@ -137,6 +143,17 @@ class Listener:
             return _json(200, answer)
 
         return guarded
+
+    async def _scrape(self, request: Request) -> Response:
+        headers = HeaderMap(request.scope["headers"])
+        try:
+            self._access.check_scraper(headers, request.scope["query_string"])
+            accept = headers.get(b"accept", b"").decode("latin-1")
+            content_type, text = await self._metrics(accept)
+        except Exception as error:  # noqa: BLE001  # it gets an answer, whatever it is
+            return self._failed(error, request)
+        own = {"content-type": content_type, "cache-control": "no-store"}
+        return Response(text, headers={**own, "x-content-type-options": "nosniff"})
 
     def _administrator(self, request: Request) -> str:
         scope = request.scope

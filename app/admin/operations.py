@@ -80,6 +80,7 @@ class Operations:
         return {
             **self._console.readiness(),
             **fleet.detail(),
+            "replica": fleet.replica,
             "problem": fleet.problem,
             "lasting": self._console.is_lasting,
             "fleet": [_shown_member(heard) for heard in fleet.members.living()],

@@ -14,6 +14,7 @@ from app.admin.listener import Listener
 from app.admin.operations import Console, Operations
 from app.http.gate import Gate
 from app.http.serving import bind, make_server
+from app.observability.exposition import Exposition
 from app.settings import AdminSettings, ServerSettings
 
 MAX_BODY_BYTES: Final = 64 * 1024
@@ -35,7 +36,10 @@ def bind_admin(settings: AdminSettings) -> socket.socket | None:
 
 @asynccontextmanager
 async def administration(
-    console: Console, settings: AdminSettings, listener: socket.socket | None
+    console: Console,
+    settings: AdminSettings,
+    listener: socket.socket | None,
+    metrics: Exposition,
 ) -> AsyncIterator[None]:
     """Serve administrators while the body runs; nobody where there is no socket."""
     if listener is None:
@@ -43,7 +47,7 @@ async def administration(
         return
     own = _server_settings(settings)
     gate = Gate(own, section="admin")
-    app = Listener(Operations(console), gate, Access(gate, console.administrators))
+    app = Listener(Operations(console), gate, Access(gate, console.administrators), metrics)
     server = make_server(app, own, on_listening=_listening, heeds_signals=False)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="administrative listener")
     try:

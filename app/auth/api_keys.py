@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from app.auth.caller import Caller, Seal
-from app.auth.problems import Refused, UnusableFile
+from app.auth.problems import Expired, Refused, UnusableFile
 from app.settings import ApiKeySettings
 
 ISSUER: Final = "api-key"
@@ -95,7 +95,7 @@ class ApiKeys:
         if not hmac.compare_digest(hash_key(text), expected) or caller is None:
             raise Refused(_UNKNOWN)
         if caller.expires_at is not None and caller.expires_at <= now:
-            raise Refused("The API key has expired.")
+            raise Expired("The API key has expired.")
         return caller
 
     def renewed(self, caller: Caller) -> Caller | None:

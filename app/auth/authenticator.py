@@ -12,7 +12,7 @@ from app.auth.challenge import Challenge
 from app.auth.client_secret import secret_of
 from app.auth.credentials import Credential, digest_of, find_credential, other_scheme
 from app.auth.login import Login
-from app.auth.problems import IssuerBusy, IssuerUnavailable, Malformed, Refused
+from app.auth.problems import IssuerBusy, IssuerUnavailable, Malformed, Refused, Revoked
 from app.auth.remembered import Entry, Remembered
 from app.auth.revocation import Revocations
 from app.auth.source import Checked, Source, static_keys
@@ -247,7 +247,7 @@ class Authenticator:
 
     def _unless_revoked(self, caller: Caller) -> Caller:
         if self._is_revoked(caller):
-            raise Refused("The credential was revoked.")
+            raise Revoked("The credential was revoked.")
         return caller
 
     def _is_revoked(self, caller: Principal) -> bool:
@@ -257,7 +257,7 @@ class Authenticator:
     def _refusal(self, refused: Refused) -> ProtocolError:
         if isinstance(refused, Malformed):
             return self.challenge.malformed(str(refused))
-        return self.challenge.unauthorized(str(refused), error="invalid_token")
+        return self.challenge.unauthorized(str(refused), error="invalid_token", found=refused.found)
 
 
 def _has_ended(principal: Principal, now: float) -> bool:

@@ -6,10 +6,16 @@ Sources: RFC 6750, section 3; RFC 9728, section 5.1; Authorization, "Error Handl
 import math
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from app.auth.metadata import metadata_url
-from app.protocol.errors import Forbidden, InvalidRequest, Unauthorized, Unavailable
+from app.protocol.errors import (
+    Forbidden,
+    InvalidRequest,
+    ProtocolError,
+    Unauthorized,
+    Unavailable,
+)
 from app.settings import Settings
 
 MAX_TEXT: Final = 300
@@ -17,6 +23,7 @@ MAX_TEXT: Final = 300
 MAX_SCOPES: Final = 4000
 
 _NOT_QUOTABLE: Final = re.compile(r"[^\x20\x21\x23-\x5B\x5D-\x7E]")
+_Refusal = TypeVar("_Refusal", bound=ProtocolError)
 _NOT_SCOPE: Final = re.compile(r"[^\x21\x23-\x5B\x5D-\x7E]")
 
 
@@ -29,7 +36,12 @@ class Challenge:
         self._scopes = settings.auth.scopes_supported
 
     def unauthorized(
-        self, message: str, *, error: str | None = None, scopes: Sequence[str] = ()
+        self,
+        message: str,
+        *,
+        error: str | None = None,
+        scopes: Sequence[str] = (),
+        found: str = "missing",
     ) -> Unauthorized:
         """401.
 
@@ -38,9 +50,10 @@ class Challenge:
             error: ``invalid_token``, where a credential was shown; else None: a client that
                 showed none is told no error (RFC 6750, section 3.1).
             scopes: What the call needs; default: what clients should ask for first.
+            found: What was found of the credential, in one word for the metrics.
         """
         header = self._header(scopes or self._scopes, error, message)
-        return Unauthorized(message, headers=[header])
+        return _about(Unauthorized(message, headers=[header]), found)
 
     def insufficient_scope(self, scopes: Sequence[str]) -> Forbidden:
         """403 for a caller that may come back with more scopes.
@@ -57,20 +70,22 @@ class Challenge:
             else "The credential does not permit this call."
         )
         header = self._header(scopes, "insufficient_scope", message)
-        return Forbidden(message, data={"scopes": list(scopes)}, headers=[header])
+        refusal = Forbidden(message, data={"scopes": list(scopes)}, headers=[header])
+        return _about(refusal, "denied")
 
     def forbidden(self, message: str) -> Forbidden:
         """403 for a caller whom no further scope would help."""
-        return Forbidden(message, headers=[self._header((), None, message)])
+        return _about(Forbidden(message, headers=[self._header((), None, message)]), "denied")
 
     def malformed(self, message: str) -> InvalidRequest:
         """400 for a request whose credentials cannot be read."""
         header = self._header((), "invalid_request", message)
-        return InvalidRequest(message, headers=[header])
+        return _about(InvalidRequest(message, headers=[header]), "malformed")
 
     def unavailable(self, message: str, retry_after_s: float) -> Unavailable:
         """503: the credential may be right, and nobody can say now."""
-        return Unavailable(message, retry_after_s=max(1, math.ceil(retry_after_s)))
+        refusal = Unavailable(message, retry_after_s=max(1, math.ceil(retry_after_s)))
+        return _about(refusal, "unavailable")
 
     def _header(
         self, scopes: Sequence[str], error: str | None, description: str
@@ -85,6 +100,11 @@ class Challenge:
         # A scheme needs a parameter (RFC 6750, section 3).
         value = "Bearer " + ", ".join(parameters or ['realm="mcp"'])
         return b"www-authenticate", value.encode("ascii")
+
+
+def _about(refusal: _Refusal, found: str) -> _Refusal:
+    refusal.credential = found
+    return refusal
 
 
 def quotable(text: str, limit: int = MAX_TEXT) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from app.auth.caller import Caller, Seal, measured, read_only_claims
-from app.auth.problems import Refused
+from app.auth.problems import Expired, Refused
 from app.settings import IssuerSettings
 
 Claims = Mapping[str, Any]
@@ -34,7 +34,7 @@ def check_times(claims: Claims, now: float, leeway_s: float, *, need_exp: bool) 
     if expires_at is None and need_exp:
         raise Refused("The token has no exp.")
     if expires_at is not None and expires_at + leeway_s <= now:
-        raise Refused("The token has expired.")
+        raise Expired("The token has expired.")
     not_before = _time(claims, "nbf")
     if not_before is not None and not_before - leeway_s > now:
         raise Refused("The token is not valid yet (nbf).")

@@ -1,15 +1,32 @@
 """Why a credential does not count, before it becomes an answer of HTTP."""
 
+from typing import ClassVar
+
 
 class Refused(Exception):
     """It is wrong, and stays so. The message is a sentence for whoever debugs the client.
 
     It never holds a part of the credential, a claim's value or the words of a library.
+
+    Attributes:
+        found: The same in one word, for the metrics.
     """
+
+    found: ClassVar[str] = "invalid"
 
 
 class Malformed(Refused):
     """The request is wrong, whatever the credential is worth."""
+
+    found = "malformed"
+
+
+class Expired(Refused):
+    found = "expired"
+
+
+class Revoked(Refused):
+    found = "revoked"
 
 
 class IssuerUnavailable(Exception):

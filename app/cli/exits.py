@@ -6,8 +6,9 @@ from enum import IntEnum
 class Exit(IntEnum):
     OK = 0
     PROBLEMS = 1
-    """``check`` found an error, a ``call`` failed, ``health`` is not healthy, ``admin`` was refused
-    or not done by all, or the client of ``stdio`` stopped reading."""
+    """``check`` found an error, a ``call`` failed, a ``replay`` differs, ``health`` is not
+    healthy, ``admin`` was refused or not done by all, or the client of ``stdio`` stopped reading.
+    """
     USAGE = 2
     """The command line is wrong (Typer's own code)."""
     STARTUP = 3
@@ -25,3 +26,5 @@ class Exit(IntEnum):
     """``serve --workers``: they crash again and again, or one did when it was to end."""
     STUCK = 9
     """The server did not end in time, and was ended without leaving what its tools had opened."""
+    RECORDING = 10
+    """A recording cannot be read, opened or written."""

@@ -43,14 +43,17 @@ def add_all_commands() -> typer.Typer:
     from app.cli.check import check, tools  # noqa: PLC0415
     from app.cli.explain import explain  # noqa: PLC0415
     from app.cli.keys import keys  # noqa: PLC0415
+    from app.cli.recordings import recordings  # noqa: PLC0415
+    from app.cli.replay import replay  # noqa: PLC0415
     from app.cli.serve import serve  # noqa: PLC0415
     from app.cli.stats import stats  # noqa: PLC0415
     from app.cli.stdio import stdio  # noqa: PLC0415
 
     if len(app.registered_commands) == 1:
-        for command in (serve, stdio, check, tools, call, explain, stats):
+        for command in (serve, stdio, check, tools, call, explain, stats, replay):
             app.command()(command)
         app.add_typer(keys)
+        app.add_typer(recordings)
         app.add_typer(admin)
         app.add_typer(audit)
         app.registered_commands.append(app.registered_commands.pop(0))  # health comes last

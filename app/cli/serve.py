@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import tempfile
 import threading
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -29,6 +30,7 @@ from app.cli.options import (
     load_or_exit,
     serving_flags,
 )
+from app.cli.recordings import prepare_directory
 from app.cli.running import CLOSING_S, LastResort, run_to_the_end, start_log
 from app.cli.supervisor import Supervisor
 from app.http.serving import SIGNALS, bind, make_server
@@ -70,6 +72,7 @@ def serve(
     if not os.access(folder, os.R_OK | os.X_OK):
         fail(f"the tools folder {folder} may not be read", Exit.TOOLS)
     check_audit_or_exit(settings)
+    prepare_directory(settings)
     try:
         listener = bind(settings.server)
     except OSError as error:
@@ -94,12 +97,14 @@ def run_worker(
     listener: socket.socket,
     admin: socket.socket | None,
     replica: str,
+    metrics: Path | None = None,
     says: Connection | None = None,
 ) -> None:
     """One process that serves. All workers of a replica have its id and its sockets.
 
     Args:
         replica: Its name in a fleet.
+        metrics: Where workers share what they count; None: there are no others.
         says: Where it tells a supervisor that it serves; None: there is no supervisor.
     """
     for number in SIGNALS:  # before the server has its own handlers, and after it has ended
@@ -108,7 +113,9 @@ def run_worker(
         os.setpgrp()  # Ctrl+C is the supervisor's to hear
         threading.Thread(target=_end_with_supervisor, daemon=True).start()
     start_log(settings, worker_pid=None if says is None else os.getpid())
-    app = create_app(settings, config=config, flags=flags, replica=replica, admin=admin)
+    app = create_app(
+        settings, config=config, flags=flags, replica=replica, admin=admin, metrics=metrics
+    )
 
     def listening(host: str, port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
@@ -168,7 +175,7 @@ def _supervise(
         with says:
             process = context.Process(
                 target=run_worker,
-                args=(settings, config, flags, listener, admin, replica, says),
+                args=(settings, config, flags, listener, admin, replica, metrics, says),
             )
             process.start()
         return process, hears
@@ -180,6 +187,10 @@ def _supervise(
             admin.close()
 
     end_s = _end_s(settings) + KILL_SLACK_S
-    code = Supervisor(count, start, end_s=end_s, on_end=close).run()
+    with contextlib.ExitStack() as stack:
+        metrics: Path | None = None
+        if admin is not None:
+            metrics = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mcp-metrics-")))
+        code = Supervisor(count, start, end_s=end_s, on_end=close).run()
     log.info("stopped", exit_code=int(code))
     raise typer.Exit(code)

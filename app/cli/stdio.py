@@ -23,6 +23,7 @@ from app.cli.options import (
     print_error,
     serving_flags,
 )
+from app.cli.recordings import prepare_directory
 from app.cli.running import run_to_the_end, start_log
 from app.protocol.errors import ProtocolError, Unauthorized, Unavailable
 from app.protocol.headers import HeaderMap
@@ -66,6 +67,7 @@ def stdio(
     if not Path(settings.tools.directory).is_dir():
         fail(f"the tools folder {settings.tools.directory} does not exist", Exit.TOOLS)
     check_audit_or_exit(settings)
+    prepare_directory(settings)
     start_log(settings)
     run_to_the_end(_serve(settings, config_file(config), flags, streams, credential))
 

@@ -74,6 +74,8 @@ class Desk:
     Args:
         ask_ttl_s: How long a client may take for a round.
         pages_url: Gives the URL of a caller's pages, or raises ``ToolError``.
+        needs_state: False takes answers without ``requestState`` from every tool: for calls that
+            are run again.
         clock: Gives POSIX time.
         random: Gives that many random bytes.
     """
@@ -87,8 +89,10 @@ class Desk:
         pages_url: Callable[[Principal], str] = lambda principal: pages_url(Settings(), principal),
         clock: Callable[[], float] = time.time,
         random: Callable[[int], bytes] = secrets.token_bytes,
+        needs_state: bool = True,
     ) -> None:
         self.store = store
+        self._needs_state = needs_state
         self.pages = Pages(keys, store, ttl_s=ask_ttl_s, clock=clock, random=random)
         self.pages_url = pages_url
         self._sealer = Sealer(keys, purpose=PURPOSE, max_characters=MAX_STATE_CHARACTERS)
@@ -131,7 +135,8 @@ class Desk:
         if retry.state is None:
             # Multi Round-Trip Requests does not ask for a state; an answer is the user's word,
             # and is checked like an argument.
-            return asking(responses={} if needs_state else retry.responses, state=None)
+            is_idle = needs_state and self._needs_state
+            return asking(responses={} if is_idle else retry.responses, state=None)
         try:
             opened = self._sealer.open(retry.state, bound_to=bound_to, now=self._clock())
         except Unopened:
@@ -248,6 +253,11 @@ class Asking:
         state = State(self._rounds + 1, asked, self._answers, self._once, self.page_handles)
         requests = {key: request for key, (_, request) in self._requests.items()}
         return requests, self.desk.seal(state, self._bound_to)
+
+    @property
+    def answers(self) -> dict[str, Mapping[str, Any]]:
+        """What was answered, in this round and in earlier ones; of pages no more than that."""
+        return {**self._responses, **{key: answer for key, (_, answer) in self._answers.items()}}
 
     # What the tool's Context uses.
 

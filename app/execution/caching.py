@@ -72,6 +72,11 @@ class ResultCache:
         )
         self.flights: dict[Key, asyncio.Future[Ending | None]] = {}
 
+    @property
+    def size(self) -> int:
+        """Memory of what is kept, what has expired included."""
+        return int(self._entries.currsize)
+
     def get(self, key: Key) -> bytes | None:
         """The result, or None where there is none or its time is over."""
         entry = self._entries.get(key)
@@ -120,10 +125,10 @@ class Keeping:
         self._ttl_s = ttl_s
         self._execution = execution
         self._flight = Flight(cache, key)
-        execution.cached = "miss"
         execution.course = self
         execution.run_ended = self.run_ended
         execution.on_pause = self._flight.land  # nobody waits for somebody else's user
+        execution.cached = "miss"
 
     def leave(self) -> bool:
         self._let_go()

@@ -335,6 +335,7 @@ class Course:
             if shared is not None:
                 self._kept, execution.cached = HIT, "hit"
                 return shared
+        execution.cached = "miss"
         flight = Flight(cache, key)
         execution.on_pause = flight.land  # nobody waits for somebody else's user
         ending = None
@@ -369,10 +370,8 @@ class Course:
             if isinstance(again, Ending):
                 return again
             try:
-                execution.attempt = attempt + 2
                 ending = await self._try(again.keywords)
             except Unavailable:
-                execution.attempt = attempt + 1
                 break  # no room now: what the tool has said stands
         return ending
 

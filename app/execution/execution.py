@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from app.execution.asking import Asking, Desk
 from app.execution.manner import Manner
+from app.observability.metrics import NOTIFICATIONS
 from app.observability.spans import RunSpan
 from app.principal import ANONYMOUS, Principal
 from app.protocol.errors import ProtocolError
@@ -94,6 +95,9 @@ class Execution:
         asking: The tool's questions; None while it has not asked anything.
         begin_asking: Makes them, where they are not asked in results.
         error_id: What a generic error told the caller, for the log.
+        attempt: The number of the last run of the tool's code; 0: it did not run.
+        cached: ``hit`` or ``miss`` where kept results were looked at, ``repeated`` for the
+            outcome of an earlier call with the same key; None: nothing was looked for.
         refusal: The call cannot be answered with a result; None: it can.
         is_draft: Whether what the tool returns goes through hooks.
         run_ended: Told how a run of the tool's code ended; None: then the call has ended.
@@ -102,8 +106,6 @@ class Execution:
         left_s: What was left until the deadline when the first of them began to wait.
         course: Stops what stands around the runs when nobody waits any more, if anything does.
         rule: The label of the rule that allowed it.
-        attempt: The number of the last run of the tool's code.
-        cached: Whence the result is: ``hit``, ``miss`` or ``repeated``; None: the tool's code.
         run_span: Of the run of the tool's code that is under way; None: nobody records it.
     """
 
@@ -201,6 +203,8 @@ class Execution:
         self.result: bytes | None = None
         self.outcome: str = Outcome.OK
         self.error_id: str | None = None
+        self.attempt = 0
+        self.cached: str | None = None
         self.headers: Sequence[tuple[bytes, bytes]] = ()
         self.refusal: ProtocolError | None = None
         self.is_draft = False
@@ -210,8 +214,6 @@ class Execution:
         self.run_ended: Callable[[Ending], None] | None = None
         self.course: Leavable | None = None
         self.rule: str | None = None
-        self.attempt = 1
-        self.cached: str | None = None
         self._on_end: Callable[[Execution], bool] | None = None
         self.run_span: RunSpan | None = None
 
@@ -365,7 +367,7 @@ class Execution:
             return
         message = log_message(level, self._manner.data(data), logger)
         if threading.get_ident() == self._thread:
-            self._say(message)
+            self._say(message, "notifications/message")
         elif self._logs_under_way < MAX_PENDING:
             self._logs_under_way += 1
             self._loop.call_soon_threadsafe(self._log_of_thread, message)
@@ -413,7 +415,7 @@ class Execution:
 
     def _log_of_thread(self, message: bytes) -> None:
         self._logs_under_way -= 1
-        self._say(message)
+        self._say(message, "notifications/message")
 
     def _progress_of_thread(self) -> None:
         self._scheduled = False
@@ -435,20 +437,21 @@ class Execution:
         self._coalesced = None
         self._progress_count += 1
         self._next_progress_at = now + INTERVAL_S
-        self._say(encoded)
+        self._say(encoded, "notifications/progress")
 
     def _flush_progress(self) -> None:
         newest, self._coalesced = self._coalesced, None
         if newest is not None and not self.is_over:
             self._next_progress_at = self._loop.time() + INTERVAL_S
-            self._say(newest)
+            self._say(newest, "notifications/progress")
 
-    def _say(self, message: bytes) -> None:
+    def _say(self, message: bytes, method: str) -> None:
         if self.is_over or len(self._pending) >= MAX_PENDING:
             return
         if self._pending_bytes + len(message) <= MAX_PENDING_BYTES:
             self._pending.append(message)
             self._pending_bytes += len(message)
+            NOTIFICATIONS.inc(method)
             self.wake()
 
 

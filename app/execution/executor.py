@@ -48,6 +48,9 @@ class Executor:
         processes: Carries calls in worker processes.
         manner: Changes what tools say.
         spans: Makes the spans of runs; None: there are none.
+
+    Attributes:
+        threads: Those of synchronous tools.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Executor:
             "thread": Threads(self._endings, threads),
             "process": processes,
         }
+        self.threads = threads
         self._clock: asyncio.TimerHandle | None = None
         self._paused: Counter[tuple[str | None, str | None]] = Counter()
         self._paused_courses: set[Execution] = set()
@@ -180,6 +184,7 @@ class Executor:
         if self._spans is not None:
             execution.run_span = self._spans.run(tool.name, tool.runs_in)
         execution.is_started = False
+        execution.attempt += 1
         self._begin(tool)
         endings = self._endings
         endings.began(execution)
@@ -210,6 +215,11 @@ class Executor:
         )
         execution.asking = asking
         return execution
+
+    @property
+    def asking(self) -> int:
+        """Calls that wait for a person."""
+        return self._paused.total()
 
     @property
     def paused_courses(self) -> int:

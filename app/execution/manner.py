@@ -5,6 +5,7 @@ from typing import Any
 from app.guards.cleaning import clean_data, clean_text
 from app.guards.redaction import Redactor
 from app.protocol.jsonrpc import dumps, loads
+from app.settings import Settings
 
 
 class Manner:
@@ -35,3 +36,10 @@ class Manner:
         if self._redactor is not None:
             data = self._redactor.data(data)
         return clean_data(data) if self._cleans else data
+
+
+def manner_of(settings: Settings) -> Manner:
+    """What tools say to their client is masked as the log is."""
+    kinds, locales = settings.logging.redact, settings.logging.locales
+    redactor = Redactor(kinds, locales=locales) if kinds else None
+    return Manner(cleans=settings.execution.clean_text, redactor=redactor)

@@ -52,6 +52,15 @@ class ThreadWorkers:
         self.running = 0
         self.abandoned = 0
 
+    @property
+    def idle(self) -> int:
+        return len(self._idle)
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for a thread."""
+        return len(self._waiting)
+
     def submit(self, work: Work, done: Done) -> ThreadCall:
         """Run ``work`` in a thread; ``done(result, error)`` is called in the event loop.
 
@@ -59,14 +68,18 @@ class ThreadWorkers:
             Unavailable: Every thread is taken and the queue is full.
         """
         if self.abandoned >= self._max_abandoned:
-            raise Unavailable("Too many abandoned calls still run.", retry_after_s=5)
+            raise Unavailable(
+                "Too many abandoned calls still run.",
+                retry_after_s=5,
+                setting="execution.max_abandoned_threads",
+            )
         call = ThreadCall(work, done)
         if self.running < self._threads:
             self._start(call)
         elif len(self._waiting) < self._threads * QUEUE_PER_THREAD:
             self._waiting.append(call)
         else:
-            raise Unavailable("All workers are busy.", retry_after_s=1)
+            raise Unavailable("All workers are busy.", retry_after_s=1, setting="execution.threads")
         return call
 
     def abandon(self, call: ThreadCall) -> bool:

@@ -18,6 +18,7 @@ import structlog
 from app.execution.course import carry_course
 from app.execution.execution import Execution
 from app.execution.tasks import Tasks
+from app.observability.metrics import LOOP_BLOCKED, LOOP_LAG
 
 BEAT_S: Final = 0.5
 BLOCKED_S: Final = 1.0
@@ -54,6 +55,9 @@ class Watchdog:
     def _beat(self) -> None:
         now = time.monotonic()
         late_s = now - self._beat_at - BEAT_S
+        LOOP_LAG.observe(max(0.0, late_s))
+        if late_s > BLOCKED_S:
+            LOOP_BLOCKED.inc()
         if late_s > BLOCKED_S and self._told_at < self._beat_at:
             # Native code that held the interpreter's lock has kept the thread from looking too.
             self._tell(late_s, None, None)

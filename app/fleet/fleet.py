@@ -180,11 +180,13 @@ class Fleet:
         return disagreements(self.members.living())
 
     def detail(self) -> dict[str, Any]:
-        """For readiness: whether all replicas are alike, and what this one is."""
+        """For readiness: whether all replicas are alike, and what this one is.
+
+        Anybody may read it, so it names no machine.
+        """
         own, living = self._member(), self.members.living()
         differ = disagreements(living)
         return {
-            "replica": self.replica,
             "configuration": own.configuration,
             "catalog": own.catalog,
             "revision": self.control.revision,

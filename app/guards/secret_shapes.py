@@ -66,6 +66,8 @@ _SHAPES: Final = (
     # SendGrid, Twilio
     _shape(r"SG\.", r"[A-Za-z0-9_-]{16,64}+\.[A-Za-z0-9_-]{16,}+"),
     _shape(r"SK", r"[0-9a-f]{32}"),
+    # This server's own API keys (app.auth.api_keys)
+    _shape(r"mts_", r"[a-z0-9][a-z0-9-]{0,31}_[A-Za-z0-9_-]{43}"),
     # JSON Web Tokens, signed (three parts) or encrypted (five)
     _shape(
         r"eyJ",

@@ -45,9 +45,7 @@ async def carry_call(
         raise
     finally:
         watch.stop()
-        record = exchange.record
-        if execution.refusal is None:
-            record.outcome, record.error_id = execution.outcome, execution.error_id
+        exchange.record.ended(execution)
 
 
 def _message(execution: Execution, id: RequestId, exchange: Exchange) -> bytes:

@@ -267,7 +267,10 @@ class Endpoint:
         await exchange.response.error(error, exchange.record.id)
 
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
-        sender = new(Sender, (exchange.principal, exchange.headers, exchange.record.address, None))
+        sender = new(
+            Sender,
+            (exchange.principal, exchange.headers, exchange.record.address, exchange.record, None),
+        )
         answer = self._router.dispatch(call, sender)
         if type(answer) is Execution:  # most are, and asking about a union takes its time
             return carry_call(answer, call.id, exchange, self._execution_settings)
@@ -286,7 +289,7 @@ class Endpoint:
         if isinstance(answer, Execution):
             return carry_call(answer, call.id, exchange, self._execution_settings)
         if isinstance(answer, Reply):
-            exchange.record.outcome = answer.outcome
+            exchange.record.answered(answer.outcome, answer.result)
             if answer.headers:
                 mirror(answer.headers, exchange)
             message = result_response(call.id, answer.result)

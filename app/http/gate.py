@@ -74,6 +74,9 @@ class Gate:
         settings: Host names, origins and bounds.
         sessions: Whether sessions of earlier revisions are served, with their methods.
         section: Where the settings stand, for refusals that say what to change.
+
+    Attributes:
+        is_loopback: Whether it is bound to this machine alone.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class Gate:
         self._host_suffixes = tuple(host[1:].lower() for host in hosts if host.startswith("*."))
         self._any_origin = "*" in origins
         self._origins = frozenset(filter(None, map(normal_origin, origins)))
-        self._loopback_origins = settings.is_loopback
+        self.is_loopback = settings.is_loopback
         self._admitted: dict[tuple[bytes | None, ...], Admission] = {}
 
     def admit(self, headers: HeaderMap) -> Admission:
@@ -259,7 +262,7 @@ class Gate:
             return False
         if self._any_origin or origin in self._origins:
             return True
-        return self._loopback_origins and is_loopback_host(urlsplit(origin).hostname or "")
+        return self.is_loopback and is_loopback_host(urlsplit(origin).hostname or "")
 
 
 def host_name(value: str) -> str:

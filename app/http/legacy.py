@@ -22,6 +22,7 @@ from app.methods.answers import Sender
 from app.methods.observing import Observers
 from app.methods.record import RequestRecord
 from app.methods.subscriptions import Hub, Stream
+from app.observability.logs import EventLog
 from app.observability.spans import Spans
 from app.protocol.errors import (
     InternalError,
@@ -77,6 +78,7 @@ class LegacyEndpoint:
         self._calls = calls
         self._replays = replays
         self._hub = hub
+        self._requests = EventLog("request")
         self._spans = spans
 
     @staticmethod
@@ -121,9 +123,9 @@ class LegacyEndpoint:
         revision, span = _revision(session, version), exchange.record.span
         if message.method == "initialize":
             opened = self._methods.open(message, exchange.principal)
-            exchange.record.of_client(opened.client)
+            exchange.record.of_client(opened.client, opened.revision.version)
             if span is not None:
-                span.of_version(opened.version)
+                span.of_version(opened.revision.version)
             exchange.response.add_headers([(SESSION_HEADER, opened.token.encode())])
             await self._send(result_response(_id(message), opened.result), exchange)
             return
@@ -133,13 +135,13 @@ class LegacyEndpoint:
             message,
             revision,
             session,
-            _sender(exchange),
+            _sender(exchange, exchange.record),
             can_ask=session is not None and exchange.accepts.stream,
         )
         if isinstance(answer, Running):
             await self._calls.carry(answer, _id(message), session, exchange)
             return
-        exchange.record.outcome = answer.outcome
+        exchange.record.answered(answer.outcome, answer.result)
         if answer.headers:
             mirror(answer.headers, exchange)
         await self._send(result_response(_id(message), answer.result), exchange)
@@ -232,9 +234,8 @@ class LegacyEndpoint:
 
         None: the client has cancelled it meanwhile.
         """
-        record = RequestRecord()  # for its span and observers; the batch has one line
-        record.of_legacy(message)
-        record.principal, record.address = exchange.principal, exchange.record.address
+        id = _id(message)
+        record = exchange.record.part(message)
         if self._spans is not None:
             record.span = begin_span(
                 self._spans,
@@ -246,37 +247,25 @@ class LegacyEndpoint:
             )
             if session is not None:
                 record.span.of_session(session.id)
-        try:
-            return await self._answer_of_batch(message, revision, session, exchange, record)
-        finally:
-            if record.span is not None:
-                record.span.end(record.outcome, record.error_id)
-
-    async def _answer_of_batch(
-        self,
-        message: Message,
-        revision: Revision,
-        session: Session | None,
-        exchange: Exchange,
-        record: RequestRecord,
-    ) -> bytes | None:
-        id, sender = _id(message), _sender(exchange)
+        sender = _sender(exchange, record)
         try:
             answer = await self._methods.answer(message, revision, session, sender, can_ask=False)
             if not isinstance(answer, Running):
-                record.outcome = answer.outcome
+                record.answered(answer.outcome, answer.result)
                 return result_response(id, answer.result)
             return await self._end_of_batch(answer, id, record)
         except ProtocolError as error:
-            record.refused(error)
             if self._observers is not None:
                 await self._observers.refused(error, record)
+            record.refused(error)
             return told(error).response(id)
         except Exception:
             # Our bug; the others of the batch go on.
-            log.exception("request_failed", method=message.method)
             record.outcome = "internal_error"
+            log.exception("request_failed", method=message.method)
             return told(InternalError("Internal error.")).response(id)
+        finally:
+            record.write(self._requests)
 
     async def _end_of_batch(
         self, running: Running, id: RequestId, record: RequestRecord
@@ -291,7 +280,7 @@ class LegacyEndpoint:
             raise
         finally:
             self._methods.finished(running.session, id)
-            record.outcome, record.error_id = execution.outcome, execution.error_id
+            record.ended(execution)
         return None if execution.cancelled else result_response(id, running.result())
 
     async def _send(self, message: bytes, exchange: Exchange) -> None:
@@ -398,7 +387,7 @@ class LegacyEndpoint:
         if token is None:
             return None
         session = await self._methods.sessions.find(token.decode("latin-1"), exchange.principal)
-        exchange.record.of_client(session.client)
+        exchange.record.of_client(session.client, session.revision.version)
         if exchange.record.span is not None:
             exchange.record.span.of_session(session.id)
         return session
@@ -419,9 +408,12 @@ def _revision(session: Session | None, version: str | None) -> Revision:
     return ASSUMED if version is None else REVISIONS[version]
 
 
-def _sender(exchange: Exchange) -> Sender:
-    trace = context_in_headers(exchange.headers) if b"traceparent" in exchange.headers else None
-    return Sender(exchange.principal, None, exchange.record.address, trace)
+def _sender(exchange: Exchange, record: RequestRecord) -> Sender:
+    headers = exchange.headers
+    trace = context_in_headers(headers) if b"traceparent" in headers else None
+    if trace is not None and record.trace_id is None:
+        record.trace_id = trace.trace_id
+    return Sender(exchange.principal, None, record.address, record, trace)
 
 
 def _id(message: Message) -> RequestId:

@@ -197,8 +197,7 @@ class _Carriage:
         execution, record = self.running.execution, self._exchange.record
         if execution.refusal is not None:
             record.refused(execution.refusal)
-        else:
-            record.outcome, record.error_id = execution.outcome, execution.error_id
+        record.ended(execution)
 
     def write_line(self, requests: EventLog) -> None:
         """The log line of a request whose exchange ended before it."""

@@ -8,6 +8,7 @@ from app.http.exchange import Exchange
 from app.http.responses import Response, event
 from app.methods.answers import Subscription
 from app.methods.subscriptions import Hub, Stream
+from app.observability.metrics import NOTIFICATIONS
 from app.observability.spans import RequestSpan
 from app.protocol.headers import HeaderMap
 from app.protocol.messages import ServerMessages, acknowledged, tools_list_changed
@@ -75,6 +76,7 @@ async def tell(
         if stream.changed:
             stream.changed = False
             await response.notify(changed)
+            NOTIFICATIONS.inc("notifications/tools/list_changed")
             if span is not None:
                 span.event("notifications/tools/list_changed")
         elif stream.quiet and not stream.closing:

@@ -8,6 +8,15 @@ from app.protocol.inbound import Call
 from app.protocol.messages import ServerMessages
 from app.protocol.schema import LEGACY_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from app.settings import Settings
+from app.version import server_version
+
+
+def server_info(settings: Settings) -> dict[str, Any]:
+    """``Implementation`` object of a server with these settings."""
+    info: dict[str, Any] = {"name": settings.server.name, "version": server_version()}
+    if settings.server.title:
+        info["title"] = settings.server.title
+    return info
 
 
 class Discover:

@@ -166,6 +166,10 @@ class Hub:
         self._end_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def open_streams(self) -> int:
+        return len(self._streams)
+
     def open(self, principal: Principal, credential: HeaderMap | None, patience_s: float) -> Stream:
         """A stream that the caller is going to serve.
 
@@ -180,12 +184,15 @@ class Hub:
             text = "No further stream is opened here: the server is drained or about to stop."
             raise Unavailable(text, retry_after_s=1)
         if len(self._streams) >= self._limit:
-            raise Unavailable("Every listen stream is taken.", retry_after_s=30)
+            raise Unavailable(
+                "Every listen stream is taken.", retry_after_s=30, setting="limits.listen_streams"
+            )
         if principal.issuer is None:
             if self._anonymous >= self._limit_anonymous():
                 raise Unavailable(
                     "Every listen stream for callers without a credential is taken.",
                     retry_after_s=30,
+                    setting="limits.listen_streams",
                 )
             self._anonymous += 1
         stream = Stream(

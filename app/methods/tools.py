@@ -147,14 +147,7 @@ class CallTool:
     def __call__(
         self, call: Call, sender: Sender
     ) -> Reply | Execution | Coroutine[Any, Any, Reply | Execution]:
-        name = call.params.get("name")
-        if not isinstance(name, str):
-            raise InvalidParams("params.name must be the name of a tool, as a string.")
-        arguments = call.params.get("arguments")
-        if arguments is None:  # ours: null is as good as absent
-            arguments = {}
-        elif not isinstance(arguments, dict):
-            raise InvalidParams("params.arguments must be an object.")
+        name, arguments = _named(call)
         params = call.params
         retry = None
         if "requestState" in params or "inputResponses" in params:
@@ -177,6 +170,24 @@ class CallTool:
         state = retry.state if retry is not None else None
         return self._begin(catalog, asked._replace(asking=asking, state=state))
 
+    def check(self, call: Call, sender: Sender) -> Reply | None:
+        """What answers a call before any code of the tool runs, but that of its types.
+
+        Nothing is counted, and no hook looks at the arguments.
+
+        Returns:
+            What is wrong with the arguments; None: the tool would run.
+
+        Raises:
+            ProtocolError: The call is refused.
+        """
+        name, arguments = _named(call)
+        asked = self._look(self._catalog(), name, arguments, call, sender)
+        if asked is None:
+            raise InvalidParams(_unknown_tool(name))
+        prepared = self._prepare(asked.offer.tool, asked.offer.demand, arguments)
+        return Reply(prepared.result, prepared.outcome) if isinstance(prepared, Ending) else None
+
     def _look(
         self, catalog: Catalog, name: str, arguments: dict[str, Any], call: Call, sender: Sender
     ) -> Asked | None:
@@ -190,6 +201,10 @@ class CallTool:
         if offer is None:
             return None
         tool, demand, decision, *_ = offer
+        if sender.record is not None:
+            sender.record.found = tool
+            if tool.log_arguments:
+                sender.record.arguments = arguments
         if self._spans is not None:
             self._spans.of_tool(tool.name)
         if not decision.callable:
@@ -210,7 +225,7 @@ class CallTool:
         self, catalog: Catalog, name: str, sender: Sender
     ) -> Coroutine[Any, Any, Reply | Execution]:
         """A tool that this caller may not see is as unknown as one that does not exist."""
-        message, limits = f"Unknown tool: {name[:MAX_NAME]}", catalog.limits.unknown
+        message, limits = _unknown_tool(name), catalog.limits.unknown
         counting = limits and self._limiter.admit(limits, sender.principal, sender.address)
         if not counting:
             raise InvalidParams(message)
@@ -330,6 +345,8 @@ class CallTool:
             cached_as = cache_key(tool, call, principal, effective)
             known = cache.get(cached_as)
             if known is not None:
+                if sender.record is not None:
+                    sender.record.cached = "hit"
                 return Reply(with_meta(known, HIT), headers=headers, offer=offer, cached="hit")
             if cached_as in cache.flights:
                 return self._start_course(asked)  # which waits for the equal call that runs
@@ -395,6 +412,27 @@ class CallTool:
             result = self._encoder.internal_error(error_id)
             return Ending(result, Outcome.INTERNAL_ERROR, error_id=error_id)
         return Prepared(effective, keywords)
+
+
+def _named(call: Call) -> tuple[str, dict[str, Any]]:
+    """Name of the tool, and arguments.
+
+    Raises:
+        InvalidParams: They have another shape.
+    """
+    name = call.params.get("name")
+    if not isinstance(name, str):
+        raise InvalidParams("params.name must be the name of a tool, as a string.")
+    arguments = call.params.get("arguments")
+    if arguments is None:  # ours: null is as good as absent
+        arguments = {}
+    elif not isinstance(arguments, dict):
+        raise InvalidParams("params.arguments must be an object.")
+    return name, arguments
+
+
+def _unknown_tool(name: str) -> str:
+    return f"Unknown tool: {name[:MAX_NAME]}"
 
 
 def _timeout_s(call: Call, tool: Tool) -> float:

@@ -44,6 +44,8 @@ def configure_logging(
             where there is nothing.
         always: Stands in every line.
     """
+    global _redact  # noqa: PLW0603  # as all of logging is: one for the process
+    _redact = redact
     out = stream or sys.stderr
     pretty = form == "pretty" or (form == "auto" and out.isatty())
     if pretty:
@@ -84,6 +86,20 @@ def configure_logging(
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
+_redact: Callable[[Any], Any] | None = None
+WITHHELD: Final = "(withheld)"
+
+
+def redacted(data: Any) -> Any:
+    """Plain JSON data without what must not be in a log, as configured; at worst ``WITHHELD``."""
+    if _redact is None:
+        return data
+    try:
+        return _redact(data)
+    except Exception:  # noqa: BLE001  # rather nothing than what was not looked at
+        return WITHHELD
+
+
 _event_logs: Final["weakref.WeakSet[EventLog]"] = weakref.WeakSet()
 
 
@@ -99,7 +115,11 @@ class EventLog:
     A structlog logger costs three times what its line costs to encode, and a write costs as much
     again; so the JSON form of this event is encoded here, and all lines of ``FLUSH_S`` are handed
     to the output of structlog's logger at once. The lines are the same, but nothing is redacted:
-    its fields are the server's own, and what comes from clients among them is short.
+    its fields are the server's own, what comes from clients among them is short, and arguments
+    were redacted before.
+
+    Attributes:
+        is_enabled: Whether lines are written at all.
     """
 
     def __init__(self, event: str) -> None:
@@ -109,9 +129,10 @@ class EventLog:
         self._log = structlog.get_logger().bind()
         output = structlog.get_config()["logger_factory"]()
         is_json = isinstance(output, structlog.BytesLogger)
+        self.is_enabled = self._log.is_enabled_for(logging.INFO)
         _event_logs.add(self)
         self._line: Callable[..., bytes] = structlog.get_config()["processors"][-1]
-        self._write = output.msg if is_json and self._log.is_enabled_for(logging.INFO) else None
+        self._write = output.msg if is_json and self.is_enabled else None
 
     def info(self, fields: dict[str, Any]) -> None:
         """Write an event with these fields; the mapping is the caller's to lose."""
@@ -165,7 +186,7 @@ class _Redaction:
     ) -> MutableMapping[str, Any]:
         error_id = event.get("error_id")
         try:
-            looked: dict[str, Any] = self._redact(json.loads(_encoded(event)))
+            looked: dict[str, Any] = self._redact(json.loads(encoded(event)))
         except Exception as error:  # noqa: BLE001  # rather no line than one that was not looked at
             looked = {"event": "line_withheld", "error": type(error).__name__}
         # Made by us, and now and then of digits alone, as cards are.
@@ -178,7 +199,7 @@ def _json_line(_: Any, level: str, event: MutableMapping[str, Any]) -> bytes:
     """The last processor: level, instant, and one line of JSON."""
     event["level"] = level
     event["timestamp"] = _clock.now()
-    return _encoded(event)
+    return encoded(event)
 
 
 def _json_line_with(always: Mapping[str, Any]) -> Callable[..., bytes]:
@@ -202,7 +223,8 @@ class _Always:
         return event
 
 
-def _encoded(event: MutableMapping[str, Any]) -> bytes:
+def encoded(event: Any) -> bytes:
+    """As it stands in a line of the log."""
     try:
         return orjson.dumps(event, default=repr)
     except TypeError:  # a lone surrogate, or a number beyond 64 bits

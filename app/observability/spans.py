@@ -18,22 +18,12 @@ from app.observability.logs import printable
 from app.observability.propagation import context_headers, remote_context, trace_id_of
 from app.protocol.errors import InternalError, ProtocolError
 from app.protocol.headers import HeaderMap
-from app.protocol.schema import RequestId
+from app.protocol.schema import METHODS, RequestId
 from app.protocol.trace_context import context_in_headers, context_in_meta, read_baggage
 
-METHODS: Final = frozenset(
-    {
-        *("completion/complete", "initialize", "logging/setLevel", "ping", "prompts/get"),
-        *("prompts/list", "resources/list", "resources/read", "resources/subscribe"),
-        *("resources/templates/list", "resources/unsubscribe", "server/discover"),
-        *("subscriptions/listen", "tools/call", "tools/list", "notifications/cancelled"),
-        *("notifications/initialized", "notifications/progress"),
-        "notifications/roots/list_changed",
-    }
-)
-"""Methods that give a span its name. What else a client makes up is ``_OTHER``."""
-
 OTHER: Final = "_OTHER"
+"""In place of a method that a client has made up."""
+
 OUTCOME: Final = "mcp_tool_server.outcome"
 _FAILURES: Final = frozenset({"tool_error", "timeout", "internal_error"})
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import structlog
 
+from app.observability.metrics import UNCOUNTED
 from app.policy.globs import compile_globs
 from app.principal import Principal
 from app.protocol.errors import TooManyRequests, Unavailable
@@ -228,6 +229,7 @@ class Limiter:
 
     def _uncounted(self, error: StoreUnavailable, limits: Sequence[Limit]) -> None:
         admitted, now = limits[0].admits_uncounted, self._clock()
+        UNCOUNTED.inc("admitted" if admitted else "refused")
         if now - self._told_at >= UNCOUNTED_LOG_S:
             self._told_at = now
             log.warning("calls_uncounted", problem=str(error), admitted=admitted)

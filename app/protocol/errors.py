@@ -24,10 +24,13 @@ class ProtocolError(Exception):
         headers: HTTP response headers that belong to the refusal, names in lower case.
         setting: The configuration key that decided, for the operator's log.
         is_observed: Whether those who observe calls know of it already.
+        credential: What was found of the caller's credential, in one word for the metrics; None:
+            it was not the credential.
     """
 
     code: ClassVar[int]
     http_status: ClassVar[int]
+    credential: str | None = None
 
     def __init__(
         self,

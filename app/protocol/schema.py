@@ -32,6 +32,19 @@ LOG_LEVELS: Final = (
 )
 """``LoggingLevel`` of the schema, mildest first (RFC 5424, section 6.2.1)."""
 
+METHODS: Final = frozenset(
+    {
+        *("initialize", "ping", "server/discover", "tools/list", "tools/call"),
+        *("subscriptions/listen", "logging/setLevel", "completion/complete"),
+        *("prompts/list", "prompts/get", "resources/list", "resources/templates/list"),
+        *("resources/read", "resources/subscribe", "resources/unsubscribe"),
+        *("tasks/list", "tasks/get", "tasks/update", "tasks/result", "tasks/cancel"),
+        *("notifications/initialized", "notifications/cancelled", "notifications/progress"),
+        "notifications/roots/list_changed",
+    }
+)
+"""What clients send, in any revision; what is none of these a client has made up."""
+
 RequestId = str | int
 ProgressToken = str | int
 

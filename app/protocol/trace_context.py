@@ -46,6 +46,11 @@ class TraceContext(NamedTuple):
     state: str | None = None
 
     @property
+    def trace_id(self) -> str:
+        """32 hexadecimal digits."""
+        return self.parent[3:35]
+
+    @property
     def headers(self) -> dict[str, str]:
         """What stands for it in an outgoing request."""
         headers = {"traceparent": self.parent}

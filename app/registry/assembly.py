@@ -60,6 +60,7 @@ def assemble(
     policy: Policy | None,
     messages: ServerMessages,
     keys: KeyRing,
+    counts: bool = True,
     switches: Mapping[str, Switch] = NO_SWITCHES,
 ) -> Assembly:
     """Compile the tools of a build into a catalog.
@@ -72,6 +73,7 @@ def assemble(
         served: The tools that were ready until now.
         policy: Who may call what; None: everybody everything, whatever a tool demands, and
             however often.
+        counts: False lets everybody call as often as they like.
         switches: What administrators say, by name of tool.
     """
     problems = list(build.problems)
@@ -90,7 +92,7 @@ def assemble(
     problems += _warnings(tools, settings)
     demands = _demands(tools, policy, problems)
     hooks = _hooks(tools, files.values(), settings, problems)
-    limits = NO_LIMITS if policy is None else Limits(settings.limits)
+    limits = NO_LIMITS if policy is None or not counts else Limits(settings.limits)
     problems += [
         Problem("", None, "warning", unused)
         for unused in limits.unused(tool.name for tool, _ in tools)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import structlog
 
+from app.observability.metrics import RELOADS
 from app.policy.policy import Policy
 from app.policy.rollouts import Switch
 from app.protocol.messages import ServerMessages
@@ -37,6 +38,7 @@ class Registry:
         isolation: Prepares worker processes for the tools that want them.
         enforce: False serves everybody everything, whatever the rules and the tools demand.
         log_problems: False where somebody looks at ``problems``.
+        counts: False lets everybody call as often as they like.
 
     Attributes:
         tools: All that could be served, by name; the catalog has those that are.
@@ -53,6 +55,7 @@ class Registry:
         isolation: Isolation | None = None,
         enforce: bool = True,
         log_problems: bool = True,
+        counts: bool = True,
     ) -> None:
         self._settings = settings
         self._messages = messages
@@ -61,6 +64,7 @@ class Registry:
         self._isolation = isolation
         self._enforce = enforce
         self._log_problems = log_problems
+        self._counts = counts
         self._files: Mapping[str, LoadedFile] = {}
         self._lifespans: dict[LoadedFile, Lifespan] = {}
         self._retiring: dict[asyncio.Task[None], LoadedFile] = {}
@@ -187,6 +191,7 @@ class Registry:
         self._retire([*previous.values(), *(self._lifespans if prepared else ())])
         if not announce:
             return is_as_prepared
+        RELOADS.inc("tools" if prepared else "settings", "changed" if visible else "unchanged")
         if visible:
             log.info(
                 "tools_changed",
@@ -208,6 +213,7 @@ class Registry:
             policy=Policy(settings.auth, settings.policies) if self._enforce else None,
             messages=self._messages,
             keys=self._keys,
+            counts=self._counts,
             switches=switches,
         )
 

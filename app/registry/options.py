@@ -5,7 +5,7 @@ Every function raises ``ToolDefinitionError`` where an option is not as ``ToolOp
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -14,7 +14,7 @@ from app.policy.rules import HINTS, Own
 from app.protocol.capabilities import ASKS
 from app.registry.forms import form_of
 from app.registry.signature import InputPlan
-from app.settings import SCOPE_TOKEN, RateLimit, Settings, ToolOverride
+from app.settings import SCOPE_TOKEN, RateLimit, Record, Settings, ToolOverride
 from app.toolkit import Icon, ToolSpec
 
 MAX_CACHE_TTL_S: Final = 86_400
@@ -197,6 +197,21 @@ def retries(spec: ToolSpec[..., Any]) -> int:
             'annotations={"idempotent": True} or {"read_only": True}, or leave it out'
         )
     return value
+
+
+def record(spec: ToolSpec[..., Any], override: ToolOverride, settings: Settings) -> Record:
+    """Which calls are kept so that they can be run again."""
+    if spec.record not in (None, *get_args(Record)):
+        known = ", ".join(f'"{each}"' for each in get_args(Record))
+        raise ToolDefinitionError(f"record is {spec.record!r}; it can be {known}")
+    return override.record or spec.record or settings.recording.record
+
+
+def log_arguments(spec: ToolSpec[..., Any], override: ToolOverride) -> bool:
+    """Whether the log shows the arguments of its calls."""
+    if type(spec.log_arguments) is not bool:
+        raise ToolDefinitionError(f"log_arguments is {spec.log_arguments!r}; it is True or False")
+    return spec.log_arguments if override.log_arguments is None else override.log_arguments
 
 
 def _declares(spec: ToolSpec[..., Any], hint: str) -> bool:

@@ -26,10 +26,12 @@ from app.registry.options import (
     asked,
     audit,
     caching,
+    log_arguments,
     max_concurrent,
     own_demands,
     process_limits,
     rate_limit,
+    record,
     retries,
     wire_annotations,
     wire_icon,
@@ -55,6 +57,7 @@ from app.settings import (
     ENVIRONMENT_TOOL,
     MAX_DEADLINE_S,
     RateLimit,
+    Record,
     Settings,
     ToolOverride,
 )
@@ -63,6 +66,9 @@ from app.toolkit import ToolSpec
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 PORTABLE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 """What many hosts accept; a name outside it is served with a warning."""
+
+
+SHORT_VERSION: Final = 12
 
 
 class InvalidArguments(Exception):
@@ -95,7 +101,10 @@ class Tool:
         retries: How often a call that failed for a passing reason is run again.
         audit: Whether its calls are put on record: ``on``, ``off``, or ``required``, without which
             it does not run.
+        record: Which calls are kept so that they can be run again: ``errors``, ``all``, ``none``.
         version: Equal for equal code, definition and settings, on every replica.
+        short_version: Its beginning as text, for the log.
+        log_arguments: Whether the log shows the arguments of its calls.
     """
 
     name: str
@@ -121,7 +130,10 @@ class Tool:
     caching: Caching | None
     retries: int
     audit: str
+    record: Record
     version: bytes
+    short_version: str
+    log_arguments: bool
     _accepts: jsonschema_rs.Draft202012Validator
     _explainer: "_LazyExplainer"
     _conforms: jsonschema_rs.Draft202012Validator | None
@@ -256,6 +268,7 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
     process = process_limits(spec, settings)
     properties: Mapping[str, Any] = arguments.schema.get("properties", {})
     definition = dumps(_definition(spec, name, arguments, result, override))
+    version = _version(name, source, definition, override)
     drops_unknown = spec.input_schema is None and not refuse_unknown
     return Tool(
         name=name,
@@ -281,7 +294,10 @@ def _compile(spec: ToolSpec[..., Any], *, name: str, source: Any, settings: Sett
         caching=caching(spec, override),
         retries=retries(spec),
         audit=audit(spec, override, settings),
-        version=_version(name, source, definition, override),
+        record=record(spec, override, settings),
+        version=version,
+        short_version=version.hex()[:SHORT_VERSION],
+        log_arguments=log_arguments(spec, override),
         _accepts=compile_validator(arguments.schema, what="inputSchema"),
         _explainer=_LazyExplainer(arguments.schema),
         _conforms=None

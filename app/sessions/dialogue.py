@@ -159,7 +159,6 @@ class LiveAsking(Asking):
         self._dialogues = dialogues
         self._session = session
         self._values: dict[str, Any] = {}
-        self._handles: dict[str, str] = {}
 
     async def ask(
         self,
@@ -179,11 +178,12 @@ class LiveAsking(Asking):
                 sent = question.again(reason) if reason else question.request
                 response = await self._send(sent)
                 try:
-                    value, _ = question.read(response)
+                    value, kept = question.read(response)
                 except BadAnswer as bad:
                     reason = str(bad)
                     continue
                 self._values[question.key] = value
+                self._answers[question.key] = question.digest, dict(kept)
                 return value
         raise ToolError(f"The client's answers do not fit the question: {reason}")
 
@@ -194,11 +194,11 @@ class LiveAsking(Asking):
         url = self.desk.pages_url(self.principal)
         pages = self.desk.pages
         async with self._locks.setdefault(f"page {key}", asyncio.Lock()):
-            handle = self._handles.get(key) or pages.new_handle()
+            handle = self.page_handles.get(key) or pages.new_handle()
             try:
-                if key not in self._handles:
+                if key not in self.page_handles:
                     await pages.open(handle, self._page(message, form.schema), model)
-                    self._handles[key] = handle
+                    self.page_handles[key] = handle
                 said = await self.ask(url_question(key, message, f"{url}/{handle}"))
                 if said.action != "accept":
                     await pages.close(handle)
@@ -207,7 +207,7 @@ class LiveAsking(Asking):
                 return ElicitResult("accept", form.read(entered)[0])
             except (TimeoutError, BadAnswer, ToolError) as error:
                 # What is entered now, or was, would reach nobody; who asks again begins anew.
-                for of_key in (self._handles, self._values, self._digests):
+                for of_key in (self.page_handles, self._values, self._digests):
                     of_key.pop(key, None)
                 with contextlib.suppress(StoreUnavailable):
                     await pages.close(handle)

@@ -73,13 +73,13 @@ class Opened(NamedTuple):
     Attributes:
         token: Of the session.
         client: For display alone.
-        version: The revision that was agreed on.
+        revision: That the session speaks.
     """
 
     result: bytes
     token: str
     client: Implementation
-    version: str
+    revision: Revision
 
 
 class LegacyMethods:
@@ -141,7 +141,7 @@ class LegacyMethods:
             instructions=self._instructions,
         )
         token = self.sessions.begin(opening, principal)
-        return Opened(result, token, opening.client, opening.revision.version)
+        return Opened(result, token, opening.client, opening.revision)
 
     async def answer(
         self,

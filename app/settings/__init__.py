@@ -23,7 +23,9 @@ from app.settings.base import MAX_DEADLINE_S, Section, is_loopback_host, normal_
 from app.settings.hooks import HookSettings
 from app.settings.legacy import LegacySettings
 from app.settings.limits import LimitsSettings, RateLimit, ToolRate
+from app.settings.metrics import MetricsSettings
 from app.settings.policies import SCOPE_TOKEN, Conditions, PolicySettings, Requirement
+from app.settings.recording import Record, RecordingSettings
 from app.settings.sections import (
     ENVIRONMENT_TOOL,
     REDACTED_LOCALES,
@@ -56,6 +58,8 @@ __all__ = [
     "LimitsSettings",
     "PolicySettings",
     "RateLimit",
+    "Record",
+    "RecordingSettings",
     "Requirement",
     "ServerSettings",
     "Settings",
@@ -85,6 +89,8 @@ class Settings(Section):
     secrets: SecretsSettings = SecretsSettings()
     logging: LoggingSettings = LoggingSettings()
     audit: AuditSettings = AuditSettings()
+    recording: RecordingSettings = RecordingSettings()
+    metrics: MetricsSettings = MetricsSettings()
     tracing: TracingSettings = TracingSettings()
     overrides: Mapping[str, ToolOverride] = Field(default_factory=dict)
 
@@ -157,6 +163,15 @@ class Settings(Section):
                     "browser of [[auth.issuers]] needs a [server] public_url that begins with "
                     "https://: users type secrets there (http:// is for this machine alone)"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _recordings_have_a_key(self) -> Self:
+        if self.recording.directory is not None and not self.secrets.keys:
+            raise ValueError(
+                "[recording] directory needs [secrets] keys, with which recordings are encrypted; "
+                "make one with `openssl rand -base64 32`"
+            )
         return self
 
     @model_validator(mode="after")

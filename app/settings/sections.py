@@ -9,6 +9,7 @@ from pydantic.types import SecretStr
 
 from app.settings.base import MAX_DEADLINE_S, DeadlineSeconds, Seconds, Section
 from app.settings.limits import RateLimit
+from app.settings.recording import Record
 
 MIN_KEY_CHARACTERS: Final = 32
 
@@ -218,6 +219,13 @@ class ToolOverride(Section):
     audit: Annotated[
         Literal["on", "off", "required"] | None,
         Field(description="Replaces whether calls of it are put on the audit record."),
+    ] = None
+    record: Annotated[
+        Record | None, Field(description="Replaces which calls of it are recorded.")
+    ] = None
+    log_arguments: Annotated[
+        bool | None,
+        Field(description="Whether the log shows its arguments, masked and bounded."),
     ] = None
     settings: Annotated[
         Mapping[str, Any], Field(description="What the tool reads as ctx.settings.")

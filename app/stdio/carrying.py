@@ -3,6 +3,7 @@
 from app.execution.execution import Execution
 from app.methods.answers import Subscription
 from app.methods.subscriptions import Hub, Stream
+from app.observability.metrics import NOTIFICATIONS
 from app.principal import Principal
 from app.protocol.headers import HeaderMap
 from app.protocol.jsonrpc import result_response
@@ -32,9 +33,7 @@ async def carry_call(execution: Execution, flight: Flight, channel: Channel) -> 
         execution.cancel()
         raise
     finally:
-        record = flight.record
-        if execution.refusal is None:
-            record.outcome, record.error_id = execution.outcome, execution.error_id
+        flight.record.ended(execution)
 
 
 async def carry_subscription(
@@ -78,5 +77,6 @@ async def _tell(stream: Stream, flight: Flight, channel: Channel) -> None:
         if stream.changed:
             stream.changed = False
             flight.send(changed)
+            NOTIFICATIONS.inc("notifications/tools/list_changed")
         elif stream.closing or stream.gone:
             return

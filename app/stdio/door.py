@@ -188,7 +188,7 @@ class Door:
                 rest: Rest = self._ask(flight, serve)
             else:
                 flight.record.principal = principal
-                rest = serve(flight, Sender(principal))
+                rest = serve(flight, Sender(principal, record=flight.record))
         except ProtocolError as error:
             rest = self._refuse_flight(error, flight)
         except Exception:
@@ -255,7 +255,7 @@ class Door:
             if authenticator is self._authenticator():
                 break
         flight.record.principal = principal
-        rest = serve(flight, Sender(principal))
+        rest = serve(flight, Sender(principal, record=flight.record))
         if rest is not None:
             await rest
 
@@ -276,7 +276,7 @@ class Door:
         if isinstance(answer, Execution):
             return carry_call(answer, flight, self._channel)
         if isinstance(answer, Reply):
-            flight.record.outcome = answer.outcome
+            flight.record.answered(answer.outcome, answer.result)
             flight.send(result_response(flight.id, answer.result))
             return None
         return carry_subscription(

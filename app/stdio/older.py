@@ -16,6 +16,7 @@ from app.legacy.revisions import ASSUMED
 from app.methods.answers import Sender
 from app.methods.observing import Observers
 from app.methods.subscriptions import Hub
+from app.observability.metrics import NOTIFICATIONS
 from app.protocol.errors import ProtocolError
 from app.protocol.headers import HeaderMap
 from app.protocol.inbound import Notification, Response
@@ -95,7 +96,7 @@ class OlderRevisions:
             session = self._session
             revision = ASSUMED if session is None else session.revision
             if session is not None:
-                flight.record.of_client(session.client)
+                flight.record.of_client(session.client, session.revision.version)
             if flight.record.span is not None:
                 flight.record.span.of_version(revision.version)
             answer = await self._methods.answer(
@@ -109,7 +110,7 @@ class OlderRevisions:
             if isinstance(answer, Running):
                 await self._carry(answer, flight, in_batch=in_batch)
             else:
-                flight.record.outcome = answer.outcome
+                flight.record.answered(answer.outcome, answer.result)
                 flight.send(result_response(message.id, answer.result))
         except ProtocolError as error:
             flight.record.refused(error)
@@ -122,9 +123,9 @@ class OlderRevisions:
 
     async def _open(self, message: Message, sender: Sender, flight: Flight) -> bytes:
         opened = self._methods.open(message, sender.principal)
-        flight.record.of_client(opened.client)
+        flight.record.of_client(opened.client, opened.revision.version)
         if flight.record.span is not None:
-            flight.record.span.of_version(opened.version)
+            flight.record.span.of_version(opened.revision.version)
         self._session = await self._methods.sessions.find(opened.token, sender.principal)
         if self._listening is None:
             listening = self._listen(sender)
@@ -149,9 +150,7 @@ class OlderRevisions:
             raise
         finally:
             self._methods.finished(running.session, flight.id)
-            if execution.refusal is None:
-                flight.record.outcome = execution.outcome
-                flight.record.error_id = execution.error_id
+            flight.record.ended(execution)
 
     async def _listen(self, sender: Sender) -> None:
         known_by = None if sender.principal.issuer is None else self._credential
@@ -164,6 +163,7 @@ class OlderRevisions:
                 if stream.changed:
                     stream.changed = False
                     self._channel.put(TOOLS_LIST_CHANGED)
+                    NOTIFICATIONS.inc("notifications/tools/list_changed")
                 elif stream.closing or stream.gone:
                     return
         finally:

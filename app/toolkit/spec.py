@@ -72,6 +72,8 @@ class ToolSpec(Generic[P, R]):
     cache_scope: Literal["user", "tenant", "shared"] = "user"
     retries: int = 0
     audit: Literal["on", "off", "required"] = "on"
+    record: Literal["errors", "all", "none"] | None = None
+    log_arguments: bool = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -124,6 +126,9 @@ class ToolOptions(TypedDict, total=False):
             ``TimeoutError``. For tools with the annotation ``idempotent`` or ``read_only``.
         audit: Whether calls are put on the audit record, where one is kept (``[audit]``).
             ``"required"``: the tool does not run unless that is on record before.
+        record: Which calls are kept, masked and encrypted, so that they can be run again:
+            ``"errors"``, ``"all"`` or ``"none"``; default: ``[recording] record``.
+        log_arguments: True shows the arguments of its calls in the log, masked and bounded.
     """
 
     name: str
@@ -153,6 +158,8 @@ class ToolOptions(TypedDict, total=False):
     cache_scope: Literal["user", "tenant", "shared"]
     retries: int
     audit: Literal["on", "off", "required"]
+    record: Literal["errors", "all", "none"] | None
+    log_arguments: bool
 
 
 @overload

@@ -4,11 +4,14 @@ import base64
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from app.auth.api_keys import ApiKeys, all_api_keys
+from app.auth.problems import Refused
 from app.configuration import load_settings
 from app.settings import Settings
 from tests.support.balancers import BALANCERS, DEPLOY, Balancer, HAProxy, Pools
@@ -174,7 +177,7 @@ def test_the_shipped_settings_are_those_that_the_files_are_made_for() -> None:
     assert settings.server.keep_alive_s == DEFAULTS.server.keep_alive_s
 
 
-SECRETS: Final = {"keys", "valkey-password", "valkey.acl"}
+SECRETS: Final = {"admin-key", "admin-keys.toml", "keys", "valkey-password", "valkey.acl"}
 
 
 def make_secrets(folder: Path) -> str:
@@ -214,3 +217,15 @@ def test_the_server_takes_the_keys_that_are_made(tmp_path: Path) -> None:
     environ = {"MCP__SECRETS__KEYS_FILE": str(tmp_path / "keys")}
 
     assert len(load_settings(environ=environ).secrets.keys) == 1
+
+
+def test_the_key_of_prometheus_is_that_of_an_administrator(tmp_path: Path) -> None:
+    make_secrets(tmp_path)
+    keys = ApiKeys(all_api_keys((), tmp_path / "admin-keys.toml", ()))
+
+    key = (tmp_path / "admin-key").read_bytes()
+    assert keys.check(key, time.time()).subject == "prometheus"
+    (tmp_path / "admin-key").unlink()
+    make_secrets(tmp_path)
+    with pytest.raises(Refused):
+        keys.check((tmp_path / "admin-key").read_bytes(), time.time())

@@ -229,11 +229,26 @@ def test_every_service_is_bounded_and_has_no_rights(name: str) -> None:
 def test_only_the_balancer_is_published_and_on_loopback() -> None:
     published = {name for name, service in SERVICES.items() if "ports" in service}
 
-    assert published == {"haproxy"}
+    assert published == {"haproxy", "prometheus"}
+    assert SERVICES["prometheus"]["profiles"] == ["metrics"]
+    assert SERVICES["prometheus"]["ports"] == ["127.0.0.1:${MCP_PROMETHEUS_PORT:-9090}:9090"]
     assert SERVICES["haproxy"]["ports"] == ["${MCP_ADDRESS:-127.0.0.1}:${MCP_PORT:-8000}:8000"]
     assert SERVICES["app"]["deploy"]["replicas"] == 3
     assert COMPOSE["networks"]["state"]["internal"] is True
     assert SERVICES["valkey"]["networks"] == ["state"]
+
+
+def test_prometheus_asks_the_servers_with_the_key_of_an_administrator() -> None:
+    config = yaml.safe_load((DEPLOY / "prometheus" / "compose.yml").read_text("utf-8"))
+    (job,) = config["scrape_configs"]
+    own, app = SERVICES["prometheus"], SERVICES["app"]
+
+    assert job["dns_sd_configs"][0]["names"] == ["app"]
+    assert str(job["dns_sd_configs"][0]["port"]) == app["environment"]["MCP__ADMIN__PORT"]
+    assert job["authorization"]["credentials_file"] == f"/run/secrets/{own['secrets'][0]}"
+    assert app["environment"]["MCP__ADMIN__KEYS_FILE"] == "/run/secrets/admin_keys"
+    assert own["networks"] == ["watch"] and "watch" in app["networks"]
+    assert (DEPLOY / "prometheus" / config["rule_files"][0]).is_file()
 
 
 def test_secrets_are_files_that_make_key_makes() -> None:

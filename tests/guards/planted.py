@@ -94,6 +94,7 @@ PLANTED: Final[dict[Kind, tuple[tuple[str, str], ...]]] = {
         ("pypi-AgEIcHlwaS5vcmcC" + _RANDOM * 2, _RANDOM),
         (f"SG.{_RANDOM[:22]}.{_RANDOM}abcdefg", _RANDOM),
         ("SK" + _HEX, _HEX),
+        (f"mts_ci-bot_{_RANDOM}-_xY1zW", _RANDOM),
         (f"eyJhbGciOiJIUzI1NiJ9.{_CLAIMS}.{_RANDOM}", _RANDOM),
         (f"-----BEGIN PRIVATE KEY-----\n{_BODY}\n-----END PRIVATE KEY-----", "MIIEvQ"),
         (_RSA, "BKcwgg"),

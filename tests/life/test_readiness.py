@@ -139,7 +139,7 @@ async def test_readiness_tells_whether_the_fleet_is_alike() -> None:
     async with serving() as (app, client):
         assert app.service is not None
         body = (await asyncio.to_thread(client.get, "/readyz")).json()
-        assert body["replica"] == app.replica
+        assert app.replica not in str(body)  # anybody may read it: it names no machine
         assert app.service.registry.catalog.fingerprint.startswith(body["catalog"])
         assert (body["members"], body["agree"], body["disagreements"]) == (1, True, [])
 

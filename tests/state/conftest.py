@@ -14,6 +14,7 @@ from tests.support.stores import KINDS, RedisServer
 
 _numbers = itertools.count()
 
+
 OpenState = Callable[..., Awaitable[State]]
 """Opens another state of the same server, as another process would: url and settings."""
 

@@ -10,6 +10,7 @@ from redis.crc import key_slot
 from app.state.interface import Quota, StoreFull, StoreUnavailable, Wait
 from app.state.redis_store import RedisStore
 from tests.state.conftest import OpenState
+from tests.state.inside import of_redis
 from tests.state.test_redis_outages import ACL, OPERATIONS, usable
 from tests.state.test_stores import LONG_S, admit
 from tests.support.cases import rows
@@ -108,7 +109,7 @@ async def test_in_a_cluster_an_owner_has_its_part_and_no_more(
     nodes: Cluster, open_state: OpenState, prefix: str
 ) -> None:
     state = await open_state(nodes.url, prefix=prefix)
-    kept: Any = state.kept
+    kept: Any = of_redis(state.kept)
     store = RedisStore(kept._link, f"{prefix}small:", max_entries=8)
     for _ in range(2):
         assert await store.take("a", b"1", ttl_s=LONG_S, owner="ada") is None

@@ -16,6 +16,7 @@ from app.state.entries import PART_OF_ONE
 from app.state.interface import Kept, Quota, Store, StoreFull, StoreUnavailable, Wait
 from app.state.memory import MemoryStore
 from app.state.redis_store import ANONYMOUS_LEDGERS, RedisStore
+from tests.state.inside import of_redis
 from tests.support.cases import rows
 from tests.support.waiting import Deadline
 
@@ -37,7 +38,7 @@ def small(
     """A store with little room, beside the others of a state."""
     if not state.is_shared:
         return MemoryStore(max_entries=max_entries, max_bytes=max_bytes)
-    kept: Any = state.kept
+    kept: Any = of_redis(state.kept)
     return RedisStore(kept._link, kept._prefix + part, max_entries=max_entries, max_bytes=max_bytes)
 
 
@@ -361,7 +362,7 @@ async def test_a_window_keeps_no_more_than_falls_into_it(fleet: list[State], cap
     state = fleet[0]
     if not state.is_shared:
         pytest.skip("tests/state/test_windows.py has it of memory")
-    store: Any = state.limits
+    store: Any = of_redis(state.limits)
     for _ in range(200):
         await admit(store, Quota("n", capacity, 0.02))
         await asyncio.sleep(0.001)
@@ -376,7 +377,7 @@ async def test_a_clock_that_was_set_back_refuses_nobody_for_long(
     state = fleet[0]
     if not state.is_shared:
         pytest.skip("the clock of memory only grows")
-    store: Any = state.limits
+    store: Any = of_redis(state.limits)
     quota = Quota("n", 1, LONG_S)
     key = store._window(quota)
     then_us = int((time.time() + ahead_s) * 1_000_000)

@@ -14,6 +14,7 @@ from typing import IO, Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from tests.support.client import McpClient
+from tests.support.loglines import wrong_lines
 from tests.support.waiting import Deadline
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -277,11 +278,13 @@ class ServerProcess:
             self._news.wait_for(lambda: self._ended, 5.0)
 
     def assert_clean_log(self) -> None:
-        """No line that is not JSON, no sign of work that the server lost hold of."""
+        """No line that is not JSON or not as documented, no sign of work that the server lost."""
         text = self.log_text()
         lost = [sign for sign in FORBIDDEN_IN_LOGS if sign in text]
         assert not lost, f"the log has {lost}:\n{text[-4000:]}"
         assert not self.noise(), f"lines that are not JSON: {self.noise()[:20]}"
+        wrong = wrong_lines(self.logs())
+        assert not wrong, f"lines of requests that are not as documented: {wrong[:5]}"
 
     def kill(self) -> None:
         """End it without ceremony."""

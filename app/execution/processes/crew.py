@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import structlog
 
@@ -17,6 +17,7 @@ from app.execution.processes.handle import (
     failure_of,
 )
 from app.execution.processes.wire import Frame, Kind, Load, read_passing
+from app.observability.metrics import PROCESSES_KILLED
 from app.protocol.errors import Unavailable
 from app.registry.problems import Problem
 from app.registry.tool import Tool
@@ -39,6 +40,15 @@ SIGXCPU: Final = 24
 
 log = structlog.get_logger()
 Hire = Callable[["Crew"], Worker]
+
+
+class Counts(NamedTuple):
+    """Workers by what they do, and calls that wait for one."""
+
+    busy: int = 0
+    idle: int = 0
+    starting: int = 0
+    waiting: int = 0
 
 
 class Waiting:
@@ -90,6 +100,10 @@ class Crew:
         self._left_out: frozenset[str] = frozenset()
         self._leaving: set[Worker] = set()
         self._retired = False
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(len(self._busy), len(self._idle), len(self._starting), len(self._waiting))
 
     # Before and after.
 
@@ -150,7 +164,9 @@ class Crew:
         elif self._is_hopeless:
             raise Unavailable(NO_WORKER, retry_after_s=5)
         elif len(self._waiting) >= self._size * QUEUE_PER_PROCESS:
-            raise Unavailable("All processes are busy.", retry_after_s=1)
+            raise Unavailable(
+                "All processes are busy.", retry_after_s=1, setting="execution.processes"
+            )
         else:
             self._waiting.append(waiting)
 
@@ -198,6 +214,7 @@ class Crew:
         elif worker in self._idle:
             self._idle.remove(worker)
             self._failures += 1
+            PROCESSES_KILLED.inc("crash")
             log.error("process_ended", tool=None, pid=worker.pid, how=described(worker.status or 0))
             self._replace()
 
@@ -232,11 +249,13 @@ class Crew:
             text = f"The tool printed more than its limit of {worker.max_output:,} bytes."
         elif status >= 0 and status & 0x7F == SIGXCPU:
             worker.killed_for = "cpu"
+            PROCESSES_KILLED.inc("cpu")
             text = f"The tool used more than its limit of {limits.cpu_s:g} s of processor time."
         else:
             error_id = new_error_id()
             text = "The tool's process ended before its call did."
             self._endings.end_without_details(execution, error_id, text)
+            PROCESSES_KILLED.inc("crash")
             log.error(
                 "process_ended",
                 tool=execution.tool.name,

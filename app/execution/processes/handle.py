@@ -25,6 +25,7 @@ from app.execution.processes.wire import (
     Load,
     encode,
 )
+from app.observability.metrics import PROCESSES_KILLED
 from app.protocol.jsonrpc import loads
 from app.registry.problems import Problem
 
@@ -36,6 +37,9 @@ MAX_LINES: Final = 200
 
 MAX_LINE: Final = 2000
 """Characters of a printed line that go to the log."""
+
+IN_PEACE: Final = ("stop", "closed")
+"""Reasons of a kill that nothing has gone wrong for, or that only makes sure of an end."""
 
 _CHUNK: Final = 65536
 
@@ -139,6 +143,8 @@ class Worker(asyncio.Protocol):
         if not self.is_dead:
             self.is_dead = True
             self.killed_for = reason
+            if reason not in IN_PEACE:
+                PROCESSES_KILLED.inc(reason)
             self._nursery.kill(self.number)
 
     def leave(self) -> None:

@@ -9,7 +9,7 @@ import structlog
 
 from app.execution.endings import Endings
 from app.execution.execution import Execution, Outcome
-from app.execution.processes.crew import Crew, Waiting
+from app.execution.processes.crew import Counts, Crew, Waiting
 from app.execution.processes.handle import StartError, Worker, encode_call
 from app.execution.processes.nursery import Nursery
 from app.execution.processes.wire import CallToRun, Load, ToolToLoad, principal_fields
@@ -60,6 +60,11 @@ class Processes:
         self._crews: list[Crew] = []
         self._next: Crew | None = None
         self._places: Mapping[Tool, Place] = {}
+
+    def counts(self) -> Counts:
+        """Of all workers together."""
+        crews = [*self._crews, *([self._next] if self._next is not None else [])]
+        return Counts(*map(sum, zip(Counts(), *(crew.counts for crew in crews), strict=True)))
 
     # app.registry.isolation.Isolation
 

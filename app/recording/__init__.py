@@ -1,0 +1,1 @@
+"""Calls that are kept, masked and encrypted, and run again."""

@@ -1,0 +1,1 @@
+"""What the server says about itself: counts, lines, and what reads them."""
