@@ -16,7 +16,7 @@ from app.auth.authenticator import Authenticator
 from app.auth.login import Login
 from app.auth.metadata import metadata_paths, resource_metadata
 from app.auth.revocation import Revocations
-from app.backing import State
+from app.backing import State, traced
 from app.execution.asking import Desk
 from app.execution.caching import ResultCache
 from app.execution.course import Courses
@@ -43,6 +43,7 @@ from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen
 from app.methods.tools import CallTool, ListTools
 from app.observability.metrics import RELOADS
+from app.observability.tracing import FLUSH_S, Tracing, open_tracing
 from app.policy.limits import Limiter
 from app.principal import Principal
 from app.protocol.messages import ServerMessages
@@ -71,6 +72,15 @@ def server_messages(settings: Settings) -> ServerMessages:
     return ServerMessages(server_info(settings))
 
 
+def tracing_of(settings: Settings) -> Tracing | None:
+    """What makes spans for a server with these settings; None: nothing does.
+
+    Raises:
+        TelemetryMissing: Tracing is turned on, and the extra that it needs is not installed.
+    """
+    return open_tracing(settings.tracing, name=settings.server.name, version=server_version())
+
+
 def key_ring(settings: Settings) -> KeyRing:
     """The configured keys, or one that lives as long as the process."""
     keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
@@ -87,6 +97,7 @@ class Service:
         pages: Whether users reach pages of this process.
         log_problems: Whether problems with tools go to the log.
         state: Shared with the other servers of a fleet; None: of this process alone.
+        tracing: Makes spans; None: there are none. Closed with the service.
         observers: Told how each call ended.
         audit: The record of calls; default: as the settings say.
         replays_at: Gives the POSIX time at which rules decide about calls that are run again.
@@ -113,6 +124,7 @@ class Service:
         pages: bool = True,
         log_problems: bool = True,
         state: State | None = None,
+        tracing: Tracing | None = None,
         replica: str | None = None,
         door: Drainable | None = None,
         observers: Sequence[Observer] = (),
@@ -120,12 +132,15 @@ class Service:
         replays_at: Callable[[], float] | None = None,
     ) -> None:
         self.settings = settings
+        self._tracing = tracing
+        self.spans = spans = None if tracing is None else tracing.spans
         self._config = config
         self._flags = flags
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        self.state = state = state or State()
+        self.state = state or State()
+        state = traced(self.state, spans)
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -176,6 +191,7 @@ class Service:
             end=self._call_ended,
             processes=processes,
             manner=manner_of(settings),
+            spans=spans,
         )
         self._courses = Courses(
             self.executor,
@@ -216,6 +232,7 @@ class Service:
             clock=replays_at or time.time,
             challenge=lambda: self.endpoint.authenticator.challenge,
             intents=self.audit,
+            spans=spans,
         )
         self.router = Router(
             {
@@ -252,10 +269,12 @@ class Service:
                 self._replays,
                 self.hub,
                 observers=self.observers,
+                spans=spans,
             )
             if settings.legacy.enabled
             else None,
             observers=self.observers,
+            spans=spans,
         )
         self._measuring = Measuring(settings, self._courses, processes, self.hub, self.registry)
         self.administrators = administrators(settings.admin)
@@ -322,6 +341,8 @@ class Service:
         await self.state.close()
         if self.audit is not None:
             await self.audit.stop()
+        if self._tracing is not None:
+            await self._tracing.close(min(FLUSH_S, self.settings.server.shutdown_grace_s))
 
     def _among_others(
         self, replica: str | None, keys: KeyRing, state: State, door: Drainable | None

@@ -90,9 +90,9 @@ list_rates = [{ bucket = "user", capacity = 1_000_000, period_s = 1 }]
 
 
 @contextlib.contextmanager
-def ours(folder: Path, *, files: int, label: str = OURS) -> Iterator[Server]:
+def ours(folder: Path, *, files: int, label: str = OURS, settings: str = "") -> Iterator[Server]:
     """This server as `serve` runs it: generated tools, JSON log, reload on."""
-    with _serve(folder, processes.free_port(), files, label, "") as server:
+    with _serve(folder, processes.free_port(), files, label, settings) as server:
         yield server
 
 
