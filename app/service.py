@@ -481,9 +481,14 @@ class Service:
             RELOADS.inc("settings", "failed")
             return
         settings = as_far_as_possible(self.settings, new)
-        admins = administrators(settings.admin, self.administrators)
         before = self.endpoint.authenticator
-        after = Authenticator(settings, previous=before, revocations=self._revocations)
+        try:
+            admins = administrators(settings.admin, self.administrators)
+            after = Authenticator(settings, previous=before, revocations=self._revocations)
+        except (OSError, ValueError) as error:  # a file of keys has changed since it was looked at
+            RELOADS.inc("settings", "failed")
+            log.error("configuration_problem", problem=str(error))  # noqa: TRY400  # no bug of ours
+            return
         await after.start()
 
         def swap() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import structlog
 
 from app.audit.sink import Sink
+from app.observability.metrics import AUDIT_FAILURES
 
 MAX_WAITING: Final = 10_000
 """Records that wait to be written; each is below a few KiB."""
@@ -74,12 +75,12 @@ class Writer:
             return None
         if len(waiting) >= MAX_WAITING:
             self._lost += 1  # until these are written: then this is put on record
-            self.unrecorded += 1
             self.lost += 1
+            self._leave_without(1)
             return None
         waiting.append(record)
         if self.is_failing:
-            self.unrecorded += 1
+            self._leave_without(1)
             return None
         if self._written is None:
             self._written = self._loop.create_future()
@@ -155,7 +156,7 @@ class Writer:
             self.is_failing = True
             self._told_at = self._loop.time() - TELL_S
             under_way = 0 if self._under_way is None else len(self._under_way[0])
-            self.unrecorded += under_way + len(self._waiting)
+            self._leave_without(under_way + len(self._waiting))
         if self._loop.time() - self._told_at >= TELL_S:
             self._told_at = self._loop.time()
             log.error("audit_failing", problem=problem, unrecorded=self.unrecorded, lost=self.lost)
@@ -164,6 +165,10 @@ class Writer:
         self._resolve(written, False)
         self._resolve(self._written, False)
         self._written = None
+
+    def _leave_without(self, answers: int) -> None:
+        self.unrecorded += answers
+        AUDIT_FAILURES.add(answers)
 
     @staticmethod
     def _resolve(written: Written | None, outcome: bool) -> None:

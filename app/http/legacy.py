@@ -116,7 +116,9 @@ class LegacyEndpoint:
             if exchange.response.status:
                 raise
             log.exception("request_failed", method=message.method)
-            await self.refuse(InternalError("Internal error."), message.id, exchange)
+            internal = InternalError("Internal error.")
+            internal.is_observed = True  # a call that fails in its handler was told of there
+            await self.refuse(internal, message.id, exchange)
 
     async def _request(self, message: Message, version: str | None, exchange: Exchange) -> None:
         session = await self._session(exchange)

@@ -130,7 +130,7 @@ STATE_ERRORS: Final = _counter(
     "mcp_state_errors_total", "Operations of the shared state that failed.", "operation", "reason"
 )
 AUDIT_FAILURES: Final = _counter(
-    "mcp_audit_failures_total", "Records of the audit that could not be written."
+    "mcp_audit_failures_total", "Answers that left before their record was written."
 )
 
 # The process.

@@ -9,6 +9,7 @@ import pytest
 import app.audit.writer
 from app.audit.chain import Chain
 from app.audit.writer import Writer, Written
+from app.observability.metrics import AUDIT_FAILURES
 from tests.sessions.carrying import until
 
 
@@ -99,11 +100,13 @@ async def test_a_sink_that_fails_holds_nobody_up_and_gets_all_later(
     shelf: Shelf, writer: Writer, problem: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app.audit.writer, "RETRY_S", 0.01)
+    counted = AUDIT_FAILURES.copy().get((), 0)
     shelf.problem = problem
     assert await outcome(writer.put(b"a")) is False
     assert writer.is_failing
     assert await outcome(writer.put(b"b")) is None
     assert writer.unrecorded == 2
+    assert AUDIT_FAILURES.copy()[()] == counted + 2
     shelf.problem = None
     await until(lambda: not writer.is_failing, "its recovery")
     assert await outcome(writer.put(b"c")) is True

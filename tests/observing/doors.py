@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
+from app.backing import State
 from app.http.responses import CONNECTION_EXTENSION
 from app.methods.observing import Ended
 from app.protocol.headers import HeaderMap
@@ -363,14 +364,14 @@ DOORS: Final = (
 
 
 @contextlib.asynccontextmanager
-async def house(folder: Path, *observers: Any) -> AsyncIterator[House]:
+async def house(folder: Path, *observers: Any, state: State | None = None) -> AsyncIterator[House]:
     """The service; a witness observes it, and so do others."""
     write(folder / "tools.py", TOOLS)
     settings = Settings.model_validate(
         {**SETTINGS, "tools": {"directory": folder, "reload": False}}
     )
     witness = Witness()
-    service = Service(settings, log_problems=False, observers=[witness, *observers])
+    service = Service(settings, log_problems=False, state=state, observers=[witness, *observers])
     await service.start()
     try:
         yield House(service, witness)

@@ -1,14 +1,17 @@
 """Whatever becomes of a call, and by whichever door it came: it is told once, and first."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from app.backing import State
 from app.methods.observing import Ended
+from app.state.interface import Quota, Wait
+from app.state.memory import MemoryStore
 from tests.observing.doors import DOORS, TIMEOUT_MS, Exchanged, House, house, opened, turns
 from tests.sessions.carrying import until
 from tests.support.cases import rows
@@ -184,6 +187,23 @@ async def test_other_requests_are_told_to_nobody(home: House) -> None:
         await sent.client.done()
         assert orjson.loads(sent.client.text)["id"] == 1
     assert home.witness.seen == []
+
+
+class BrokenStore(MemoryStore):
+    """Cannot even count."""
+
+    def admit(self, quotas: Sequence[Quota]) -> Wait | None:
+        """Fail."""
+        raise RuntimeError(len(quotas))
+
+
+@each_door
+async def test_a_bug_of_the_server_is_told_once(tmp_path: Path, door: str) -> None:
+    state = State()
+    state.limits = BrokenStore()
+    async with house(tmp_path, state=state) as home:
+        ended = await once(home, {"name": "rare"}, door)
+    assert (ended.outcome, ended.result, ended.error) == ("internal_error", None, None)
 
 
 class Broken:
