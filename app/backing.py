@@ -1,10 +1,13 @@
 """What outlives a request: the stores and the bus of one server or of a fleet."""
 
 import copy
+import secrets
 from typing import Final
 
 from app.observability.spans import Spans
 from app.observability.stores import TracedStore
+from app.protocol.sealed import KeyRing
+from app.settings import Settings
 from app.state.interface import Bus, Store
 from app.state.local_bus import LocalBus
 from app.state.memory import MemoryStore
@@ -61,3 +64,9 @@ def traced(state: State, spans: Spans | None) -> State:
     for name in STORES:
         setattr(view, name, TracedStore(getattr(state, name), name, spans))
     return view
+
+
+def key_ring(settings: Settings) -> KeyRing:
+    """The configured keys, or one that lives as long as the process."""
+    keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
+    return KeyRing(keys or [secrets.token_bytes(32)])

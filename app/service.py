@@ -1,8 +1,6 @@
 """Composition root: the only place that wires the parts together, behind all doors."""
 
 import asyncio
-import os
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +14,7 @@ from app.auth.authenticator import Authenticator
 from app.auth.login import Login
 from app.auth.metadata import metadata_paths, resource_metadata
 from app.auth.revocation import Revocations
-from app.backing import State, traced
+from app.backing import State, key_ring, traced
 from app.execution.asking import Desk
 from app.execution.caching import ResultCache
 from app.execution.course import Courses
@@ -28,7 +26,6 @@ from app.execution.pages import no_pages_url, pages_url
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.execution.watchdog import Watchdog
-from app.fleet.fingerprints import key_fingerprints
 from app.fleet.fleet import Fleet
 from app.http.endpoint import Endpoint
 from app.http.landing import Landing
@@ -37,7 +34,7 @@ from app.http.legacy_calls import LegacyCalls
 from app.listeners import Listeners
 from app.measuring import Measuring
 from app.membership import Drainable, Membership, new_replica_id
-from app.methods.discover import Discover, server_info
+from app.methods.discover import Discover, server_info, server_messages
 from app.methods.observing import CALL, Observer, Observers
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen
@@ -46,7 +43,6 @@ from app.observability.metrics import RELOADS
 from app.observability.tracing import FLUSH_S, Tracing, open_tracing
 from app.policy.limits import Limiter
 from app.principal import Principal
-from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.recording.wiring import recording_of
 from app.registry.catalog import Catalog
@@ -67,11 +63,6 @@ RECORDING_STOP_S: Final = 1.0
 log = structlog.get_logger()
 
 
-def server_messages(settings: Settings) -> ServerMessages:
-    """The messages of a server with these settings."""
-    return ServerMessages(server_info(settings))
-
-
 def tracing_of(settings: Settings) -> Tracing | None:
     """What makes spans for a server with these settings; None: nothing does.
 
@@ -79,12 +70,6 @@ def tracing_of(settings: Settings) -> Tracing | None:
         TelemetryMissing: Tracing is turned on, and the extra that it needs is not installed.
     """
     return open_tracing(settings.tracing, name=settings.server.name, version=server_version())
-
-
-def key_ring(settings: Settings) -> KeyRing:
-    """The configured keys, or one that lives as long as the process."""
-    keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
-    return KeyRing(keys or [secrets.token_bytes(32)])
 
 
 class Service:
@@ -360,16 +345,7 @@ class Service:
             reload=self._reload,
             has_changed=self._is_another,
         )
-        fleet = Fleet(
-            state.control,
-            state.bus,
-            membership,
-            replica=id,
-            pid=os.getpid(),
-            keys=key_fingerprints(keys),
-            version=server_version(),
-        )
-        return membership, fleet
+        return membership, membership.fleet(state.control, state.bus)
 
     def _older_revisions(
         self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool

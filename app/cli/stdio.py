@@ -25,9 +25,10 @@ from app.cli.options import (
 )
 from app.cli.recordings import prepare_directory
 from app.cli.running import run_to_the_end, start_log
+from app.methods.discover import server_messages
 from app.protocol.errors import ProtocolError, Unauthorized, Unavailable
 from app.protocol.headers import HeaderMap
-from app.service import Service, server_messages, tracing_of
+from app.service import Service, tracing_of
 from app.settings import Settings
 from app.stdio.channel import Channel
 from app.stdio.credential import ACCESS_TOKEN, API_KEY, UnusableCredential, take_credential
