@@ -192,6 +192,8 @@ class ServerLink:
             why = self._line.lose_silent()
             self._problem = f"{self._name}: {why}"
             self._lose(why)
+        else:  # making it anew takes longer than a moment
+            self._fail_all(f"{self._name}: no connection within {self._timeout_s:g} s")
 
     def _lose(self, why: str) -> None:
         """The line is of no use: what was asked on it has failed, and what comes waits a moment."""

@@ -11,10 +11,10 @@ from typing import Any, Final, Self
 
 from tests.chaos.crowd import Crowd
 from tests.support.balancers import HAProxy, Pools, free_port
+from tests.support.certificates import Authority
 from tests.support.relay import Relay
 from tests.support.server import ServerProcess
 from tests.support.stores import TO_DISK, RedisServer
-from tests.support.tls import Certificate
 from tests.support.waiting import eventually
 
 TOOLS: Final = Path(__file__).with_name("tools")
@@ -61,7 +61,7 @@ class System:
             addresses = [f"{each.host}:{each.port}" for each in self.replicas]
             one, two, three = addresses
             pools = Pools(replicas=(one, two, three), heavy=three, eu=one)
-            self._certificate = Certificate.make(self._folder)
+            self._certificate = Authority(self._folder).sign()
             self.balancer = stack.enter_context(HAProxy(pools, self._certificate))
             self._stack = stack.pop_all()
         return self

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
+from tests.support.certificates import Authority, Certificate
 from tests.support.server import ServerProcess
-from tests.support.tls import Certificate
 
 # The programs are there for Linux alone.
 if sys.platform != "linux":
@@ -48,7 +48,7 @@ def address_of(server: ServerProcess) -> str:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     """Of the balancers of a module."""
-    return Certificate.make(tmp_path_factory.mktemp("tls"))
+    return Authority(tmp_path_factory.mktemp("tls")).sign()
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,11 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.deploy.conftest import address_of
 from tests.interop.support import only_text
 from tests.support.balancers import BALANCERS, Balancer, Pools
+from tests.support.certificates import Certificate
 from tests.support.client import McpClient, encode, meta, modern_request, sentinel
 from tests.support.http1 import Request, Response
 from tests.support.schema import META, VERSION
 from tests.support.server import ServerProcess
-from tests.support.tls import Certificate
 from tests.support.upstream import Upstream
 from tests.support.waiting import eventually, eventually_lines
 

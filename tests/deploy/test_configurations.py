@@ -15,8 +15,8 @@ from app.auth.problems import Refused
 from app.configuration import load_settings
 from app.settings import Settings
 from tests.support.balancers import BALANCERS, DEPLOY, Balancer, HAProxy, Pools
+from tests.support.certificates import Certificate
 from tests.support.server import ROOT
-from tests.support.tls import Certificate
 
 KINDS = pytest.mark.parametrize("kind", BALANCERS, ids=lambda kind: kind.name)
 SEVERAL: Final = Pools(

@@ -9,10 +9,10 @@ import pytest
 
 from tests.deploy.conftest import address_of, start_replicas
 from tests.support.balancers import BALANCERS, Balancer, Pools
+from tests.support.certificates import Certificate
 from tests.support.client import McpClient, modern_request
 from tests.support.http1 import ConnectionEndedError
 from tests.support.server import ServerProcess
-from tests.support.tls import Certificate
 from tests.support.upstream import Upstream
 from tests.support.waiting import Deadline, eventually
 

