@@ -121,7 +121,7 @@ class App(Application):
             window_s = self._settings.server.drain_window_s
             listeners = 0
             if self.service is not None:
-                listeners = self.service.hub.listeners
+                listeners = self.service.hub.open_streams
                 self.service.hub.drain(window_s)
             self.on_drain(True)
             if window_s or not self._is_ending:
@@ -176,9 +176,9 @@ class App(Application):
         self.service = service
         if self.is_draining:  # it was drained before it began, as a worker that replaces another
             service.hub.drain(0.0)
-        listener = self._admin or bind_admin(self._settings.admin)
-        metrics = exposition(self._metrics)
         try:
+            listener = self._admin or bind_admin(self._settings.admin)
+            metrics = exposition(self._metrics)
             async with (
                 metrics.sharing(),
                 administration(self._console(service), self._settings.admin, listener, metrics),
@@ -195,6 +195,6 @@ class App(Application):
             service.registry,
             authenticator=lambda: service.endpoint.authenticator,
             administrators=lambda: service.administrators,
-            readiness=lambda: self.readiness().own,
+            readiness=lambda: self.readiness().value,
             is_lasting=service.is_lasting,
         )

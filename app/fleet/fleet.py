@@ -197,11 +197,6 @@ class Fleet:
             "one_revision": not self.members.behind(max(_revisions(living), default=0)),
         }
 
-    @property
-    def has_read(self) -> bool:
-        """Whether the store has ever said what administrators decided."""
-        return self._keeper.has_read
-
     # Following.
 
     def _hear_change(self, data: bytes) -> None:

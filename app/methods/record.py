@@ -63,6 +63,7 @@ class RequestRecord:
         "_code",
         "_credential",
         "_era",
+        "_is_part",
         "_reason",
         "_result",
         "_revision",
@@ -86,6 +87,7 @@ class RequestRecord:
     def __init__(self) -> None:
         self.address: str | None = None
         self.principal = ANONYMOUS
+        self._is_part = False
         self._start = time.perf_counter()
         self.tool: str | None = None
         self.found: Tool | None = None
@@ -149,7 +151,8 @@ class RequestRecord:
         """That of one request of a batch, whose own record this is."""
         one = RequestRecord()
         one.address, one.principal = self.address, self.principal
-        one._client, one._revision = self._client, self._revision  # its own class
+        one._is_part = True  # its own class
+        one._client, one._revision = self._client, self._revision
         one.of_legacy(message)
         return one
 
@@ -207,7 +210,7 @@ class RequestRecord:
                 metrics.CACHE_LOOKUPS.inc(self.cached)
         if self._credential is not None:
             metrics.AUTHENTICATIONS.inc(self._credential)
-        elif self.principal.issuer is not None:
+        elif self.principal.issuer is not None and not self._is_part:
             metrics.AUTHENTICATIONS.inc("ok")
         if outcome == "limited":
             metrics.LIMITED.inc(self._setting or metrics.NONE)

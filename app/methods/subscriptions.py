@@ -168,6 +168,7 @@ class Hub:
 
     @property
     def open_streams(self) -> int:
+        """How many there are."""
         return len(self._streams)
 
     def open(self, principal: Principal, credential: HeaderMap | None, patience_s: float) -> Stream:
@@ -214,11 +215,6 @@ class Hub:
         self._streams.discard(stream)
         if stream.credential is None:
             self._anonymous -= 1
-
-    @property
-    def listeners(self) -> int:
-        """How many streams are open."""
-        return len(self._streams)
 
     def authenticated(self) -> list[Stream]:
         """The streams of callers with a credential."""

@@ -112,7 +112,7 @@ CATALOG: Final = _gauge(
     "mcp_catalog_info", "1 for each catalog that is served.", "fingerprint", across="max"
 )
 RELOADS: Final = _counter(
-    "mcp_reloads_total", "Times that changed files were taken up.", "what", "result"
+    "mcp_reloads_total", "Times that something changed was taken up.", "what", "result"
 )
 TOOL_PROBLEMS: Final = _gauge(
     "mcp_tool_problems", "Problems of the tool files as they are.", "severity", across="max"

@@ -114,7 +114,7 @@ class Registry:
             build = Build(self._files, self._broken)
             assembly = await in_thread(self._assemble, build, settings, self.switches)
             self._settings = settings
-            is_as_prepared = self._publish(assembly, announce=True, prepared=False)
+            is_as_prepared = self._publish(assembly, what="settings", prepared=False)
             on_swap()
         self._on_change()
         return not is_as_prepared
@@ -128,7 +128,7 @@ class Registry:
             build = Build(self._files, self._broken)
             assembly = await in_thread(self._assemble, build, self._settings, switches)
             self.switches = switches
-            self._publish(assembly, announce=True, prepared=False)
+            self._publish(assembly, what="switches", prepared=False)
 
     async def stop(self) -> None:
         """Close what the modules opened, after their last calls ended or were given up."""
@@ -166,15 +166,16 @@ class Registry:
                     if failed:
                         assembly = await in_thread(self._assemble, build, settings, switches)
                     self._broken = build.problems
-                    self._publish(assembly, announce=announce, prepared=True)
+                    self._publish(assembly, what="tools" if announce else None, prepared=True)
                     is_published = True
         if announce:
             self._on_change()
 
-    def _publish(self, assembly: Assembly, *, announce: bool, prepared: bool) -> bool:
+    def _publish(self, assembly: Assembly, *, what: str | None, prepared: bool) -> bool:
         """Swap. Returns whether worker processes have all tools exactly as they are now.
 
         Args:
+            what: Has changed, for the metrics; None: this is the first snapshot.
             prepared: Whether workers were prepared for this.
         """
         previous = self._files
@@ -189,9 +190,9 @@ class Registry:
         self._report(assembly.problems)
         self._note_kept_settings(assembly)
         self._retire([*previous.values(), *(self._lifespans if prepared else ())])
-        if not announce:
+        if what is None:
             return is_as_prepared
-        RELOADS.inc("tools" if prepared else "settings", "changed" if visible else "unchanged")
+        RELOADS.inc(what, "changed" if visible else "unchanged")
         if visible:
             log.info(
                 "tools_changed",

@@ -194,3 +194,15 @@ def test_a_decision_that_ends_with_this_process_says_so() -> None:
     response = asyncio.run(ask())
     assert response.status_code == 200
     assert response.json()["lasting"] is False
+
+
+async def test_a_port_that_is_taken_leaves_nothing_running() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings = Settings.model_validate({**CONFIG, "admin": {**CONFIG["admin"], "port": port}})
+        app, before = create_app(settings), asyncio.all_tasks()
+        with pytest.raises(OSError, match="in use"):
+            async with app._lifespan(Starlette()):
+                pass
+    assert app.service is None
+    assert asyncio.all_tasks() == before

@@ -6,8 +6,10 @@ from app.methods.record import LABELS, RequestRecord
 from app.observability import metrics
 from app.observability.counting import Names
 from app.observability.logs import EventLog
+from app.principal import Principal
 from app.protocol.errors import InvalidParams
 from app.protocol.inbound import Call
+from app.protocol.jsonrpc import Message
 from app.protocol.schema import Implementation, RequestMeta
 
 MANY = 10_000
@@ -68,3 +70,13 @@ def test_a_request_is_counted_once(log: EventLog) -> None:
     record.write(log, 200)
 
     assert metrics.REQUESTS.copy() == {}
+
+
+def test_the_credential_of_a_batch_is_counted_once(log: EventLog) -> None:
+    record = RequestRecord()
+    record.principal = Principal(issuer="api-key", subject="ada")
+    parts = [record.part(Message(id, "ping", None)) for id in (1, 2)]
+    for each in (*parts, record):
+        each.write(log, 200)
+
+    assert metrics.AUTHENTICATIONS.copy() == {("ok",): 1}

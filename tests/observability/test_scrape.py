@@ -192,6 +192,23 @@ def test_settings_that_cannot_be_used_are_counted(server: Watched) -> None:
     server.server.write_config(before)
 
 
+def test_a_tool_that_is_switched_off_is_no_changed_file(server: Watched) -> None:
+    before = server.scrape()
+    name = next(iter(server.client.tools(headers=ADA)))
+    url = f"http://{server.admin.authority}/admin/v1/tools/{name}/switch"
+    own = {"X-API-Key": KEYS["admin"]}
+    for enabled in (False, True):
+        body = {"enabled": enabled}
+        assert httpx2.put(url, json=body, headers=own, trust_env=False).status_code == 200
+    after = server.scrape()
+
+    def reloads(scrape: Scrape, what: str) -> float:
+        return scrape.get("mcp_reloads_total", what=what, result="changed")
+
+    assert reloads(after, "switches") == reloads(before, "switches") + 2
+    assert reloads(after, "settings") == reloads(before, "settings")
+
+
 def test_a_key_that_was_revoked_is_told_apart(server: Watched) -> None:
     body = {"issuer": "api-key", "id": "gone"}
     url = f"http://{server.admin.authority}/admin/v1/credentials/revoke"
