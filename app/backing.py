@@ -1,8 +1,18 @@
 """What outlives a request: the stores and the bus of one server or of a fleet."""
 
+import copy
+import secrets
+from typing import Final
+
+from app.observability.spans import Spans
+from app.observability.stores import TracedStore
+from app.protocol.sealed import KeyRing
+from app.settings import Settings
 from app.state.interface import Bus, Store
 from app.state.local_bus import LocalBus
 from app.state.memory import MemoryStore
+
+STORES: Final = ("limits", "kept", "outcomes", "sessions", "ended", "replays", "control")
 
 
 class State:
@@ -40,3 +50,23 @@ class State:
 
     async def close(self) -> None:
         """Let go of it. What the servers of a fleet share stays for the others."""
+
+
+def traced(state: State, spans: Spans | None) -> State:
+    """The same state, whose answers are spans of the requests that wait for them.
+
+    Args:
+        spans: Makes them; None: there are none. State in memory is as it was in either case.
+    """
+    if spans is None or not state.is_shared:
+        return state
+    view = copy.copy(state)
+    for name in STORES:
+        setattr(view, name, TracedStore(getattr(state, name), name, spans))
+    return view
+
+
+def key_ring(settings: Settings) -> KeyRing:
+    """The configured keys, or one that lives as long as the process."""
+    keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
+    return KeyRing(keys or [secrets.token_bytes(32)])

@@ -1,6 +1,7 @@
 """This process as a member of its fleet: what a decision of administrators changes in it."""
 
 import asyncio
+import os
 import re
 import secrets
 import socket
@@ -12,12 +13,14 @@ import structlog
 from app.auth.authenticator import Authenticator
 from app.auth.revocation import Revocations
 from app.fleet.control import Control
-from app.fleet.fingerprints import DIGITS, configuration_fingerprint
-from app.fleet.fleet import Description
+from app.fleet.fingerprints import DIGITS, configuration_fingerprint, key_fingerprints
+from app.fleet.fleet import Description, Fleet
 from app.methods.subscriptions import Hub
 from app.protocol.sealed import KeyRing
 from app.registry.live import Registry
 from app.settings import Settings
+from app.state.interface import Bus, Store
+from app.version import server_version
 
 MAX_HOST: Final = 48
 log = structlog.get_logger()
@@ -80,6 +83,18 @@ class Membership:
         self._wanted_reloads = 0
         self._reloading: asyncio.Task[None] | None = None
         self._configuration: tuple[Settings, Authenticator, str] | None = None
+
+    def fleet(self, control: Store, bus: Bus) -> Fleet:
+        """The fleet that it is a member of."""
+        return Fleet(
+            control,
+            bus,
+            self,
+            replica=self._replica,
+            pid=os.getpid(),
+            keys=key_fingerprints(self._keys),
+            version=server_version(),
+        )
 
     # app.fleet.fleet.Site
 

@@ -8,6 +8,7 @@ import structlog
 from app.auth.administrators import administrators
 from app.auth.authenticator import Authenticator
 from app.configuration import ConfigurationError, Problem, load_settings
+from app.observability.tracing import TelemetryMissing, check_telemetry
 from app.policy.policy import Policy
 from app.settings import Settings
 
@@ -25,7 +26,7 @@ log = structlog.get_logger()
 
 
 def check_access(settings: Settings) -> None:
-    """Whether rules, keys and files of keys can be used.
+    """Whether rules, keys, files of keys and what tracing needs can be used.
 
     Raises:
         ConfigurationError: With what is wrong.
@@ -39,6 +40,12 @@ def check_access(settings: Settings) -> None:
         administrators(settings.admin)
     except (OSError, ValueError) as error:
         raise ConfigurationError([Problem("", str(error), "configuration")]) from None
+    if settings.tracing.enabled:
+        try:
+            check_telemetry()
+        except TelemetryMissing as error:
+            problem = Problem("tracing.enabled", str(error), "configuration")
+            raise ConfigurationError([problem]) from None
 
 
 def read_again(config: Path | None, flags: dict[str, dict[str, Any]] | None) -> Settings | None:

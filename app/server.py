@@ -17,7 +17,7 @@ from app.http.health import Readiness
 from app.http.routes import Application
 from app.membership import new_replica_id
 from app.observability.exposition import exposition
-from app.service import Service
+from app.service import Service, tracing_of
 from app.settings import Settings
 from app.sharing import state_of
 
@@ -169,6 +169,7 @@ class App(Application):
             config=self._config,
             flags=self._flags,
             state=state,
+            tracing=tracing_of(self._settings),
             replica=self.replica,
             door=self,
         )

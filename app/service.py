@@ -1,8 +1,6 @@
 """Composition root: the only place that wires the parts together, behind all doors."""
 
 import asyncio
-import os
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +14,7 @@ from app.auth.authenticator import Authenticator
 from app.auth.login import Login
 from app.auth.metadata import metadata_paths, resource_metadata
 from app.auth.revocation import Revocations
-from app.backing import State
+from app.backing import State, key_ring, traced
 from app.execution.asking import Desk
 from app.execution.caching import ResultCache
 from app.execution.course import Courses
@@ -28,7 +26,6 @@ from app.execution.pages import no_pages_url, pages_url
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.execution.watchdog import Watchdog
-from app.fleet.fingerprints import key_fingerprints
 from app.fleet.fleet import Fleet
 from app.http.endpoint import Endpoint
 from app.http.landing import Landing
@@ -37,15 +34,15 @@ from app.http.legacy_calls import LegacyCalls
 from app.listeners import Listeners
 from app.measuring import Measuring
 from app.membership import Drainable, Membership, new_replica_id
-from app.methods.discover import Discover, server_info
+from app.methods.discover import Discover, server_info, server_messages
 from app.methods.observing import CALL, Observer, Observers
 from app.methods.router import Router
 from app.methods.subscriptions import Hub, Listen
 from app.methods.tools import CallTool, ListTools
 from app.observability.metrics import RELOADS
+from app.observability.tracing import FLUSH_S, Tracing, open_tracing
 from app.policy.limits import Limiter
 from app.principal import Principal
-from app.protocol.messages import ServerMessages
 from app.protocol.sealed import KeyRing
 from app.recording.wiring import recording_of
 from app.registry.catalog import Catalog
@@ -66,15 +63,13 @@ RECORDING_STOP_S: Final = 1.0
 log = structlog.get_logger()
 
 
-def server_messages(settings: Settings) -> ServerMessages:
-    """The messages of a server with these settings."""
-    return ServerMessages(server_info(settings))
+def tracing_of(settings: Settings) -> Tracing | None:
+    """What makes spans for a server with these settings; None: nothing does.
 
-
-def key_ring(settings: Settings) -> KeyRing:
-    """The configured keys, or one that lives as long as the process."""
-    keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
-    return KeyRing(keys or [secrets.token_bytes(32)])
+    Raises:
+        TelemetryMissing: Tracing is turned on, and the extra that it needs is not installed.
+    """
+    return open_tracing(settings.tracing, name=settings.server.name, version=server_version())
 
 
 class Service:
@@ -87,6 +82,7 @@ class Service:
         pages: Whether users reach pages of this process.
         log_problems: Whether problems with tools go to the log.
         state: Shared with the other servers of a fleet; None: of this process alone.
+        tracing: Makes spans; None: there are none. Closed with the service.
         observers: Told how each call ended.
         audit: The record of calls; default: as the settings say.
         replays_at: Gives the POSIX time at which rules decide about calls that are run again.
@@ -113,6 +109,7 @@ class Service:
         pages: bool = True,
         log_problems: bool = True,
         state: State | None = None,
+        tracing: Tracing | None = None,
         replica: str | None = None,
         door: Drainable | None = None,
         observers: Sequence[Observer] = (),
@@ -120,12 +117,15 @@ class Service:
         replays_at: Callable[[], float] | None = None,
     ) -> None:
         self.settings = settings
+        self._tracing = tracing
+        self.spans = spans = None if tracing is None else tracing.spans
         self._config = config
         self._flags = flags
         messages = server_messages(settings)
         self._named: frozenset[Path] = frozenset()
         self._must_load = asyncio.Event()
-        self.state = state = state or State()
+        self.state = state or State()
+        state = traced(self.state, spans)
         limiter = Limiter(state.limits)
         self.hub = Hub(
             limit=settings.limits.listen_streams,
@@ -176,6 +176,7 @@ class Service:
             end=self._call_ended,
             processes=processes,
             manner=manner_of(settings),
+            spans=spans,
         )
         self._courses = Courses(
             self.executor,
@@ -216,6 +217,7 @@ class Service:
             clock=replays_at or time.time,
             challenge=lambda: self.endpoint.authenticator.challenge,
             intents=self.audit,
+            spans=spans,
         )
         self.router = Router(
             {
@@ -252,10 +254,12 @@ class Service:
                 self._replays,
                 self.hub,
                 observers=self.observers,
+                spans=spans,
             )
             if settings.legacy.enabled
             else None,
             observers=self.observers,
+            spans=spans,
         )
         self._measuring = Measuring(settings, self._courses, processes, self.hub, self.registry)
         self.administrators = administrators(settings.admin)
@@ -322,6 +326,8 @@ class Service:
         await self.state.close()
         if self.audit is not None:
             await self.audit.stop()
+        if self._tracing is not None:
+            await self._tracing.close(min(FLUSH_S, self.settings.server.shutdown_grace_s))
 
     def _among_others(
         self, replica: str | None, keys: KeyRing, state: State, door: Drainable | None
@@ -339,16 +345,7 @@ class Service:
             reload=self._reload,
             has_changed=self._is_another,
         )
-        fleet = Fleet(
-            state.control,
-            state.bus,
-            membership,
-            replica=id,
-            pid=os.getpid(),
-            keys=key_fingerprints(keys),
-            version=server_version(),
-        )
-        return membership, fleet
+        return membership, membership.fleet(state.control, state.bus)
 
     def _older_revisions(
         self, keys: KeyRing, state: State, desk: Desk, *, tools_change: bool

@@ -15,12 +15,12 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import structlog
 import uvloop
 
 from app.backing import State
 from app.execution.execution import Execution
 from app.methods.answers import Answer, Sender
+from app.observability.logs import configure_logging
 from app.principal import Principal
 from app.protocol.inbound import Call, RequestMeta
 from app.service import Service
@@ -218,7 +218,7 @@ async def _round(call: Callable[[str, str], Awaitable[None]], tool: str, how: st
 
 def main() -> None:
     """Measure and print a table."""
-    structlog.configure(processors=[], logger_factory=lambda *_: structlog.ReturnLogger())
+    configure_logging("error", "json")
     with tempfile.TemporaryDirectory(prefix="around-") as name:
         found = uvloop.run(measure(Path(name), VARIANTS))
         in_memory = uvloop.run(measure(Path(name), SHARED))

@@ -68,12 +68,11 @@ def measure(plan: Plan, folder: Path, *, with_peers: bool = True) -> list[Series
         sizes = {f"/{load.key}": load.check(running[0], plan.tools).size for load in WORKLOADS}
         stack.enter_context(processes.on_core(pair[1] if pair else None))
         running.insert(0, stack.enter_context(servers.floor(folder, sizes)))
-        return [
-            series for workload in WORKLOADS for series in _interleaved(plan, running, workload)
-        ]
+        return [series for workload in WORKLOADS for series in interleaved(plan, running, workload)]
 
 
-def _interleaved(plan: Plan, running: list[Server], workload: Workload) -> list[Series]:
+def interleaved(plan: Plan, running: list[Server], workload: Workload) -> list[Series]:
+    """Time each server under one workload, in turns; the first is what the others are held to."""
     found: list[Series] = []
     with contextlib.ExitStack() as stack:
         pools = [stack.enter_context(Pool(server.port, plan.connections)) for server in running]

@@ -58,7 +58,8 @@ class Floor:
             body += message["body"]
             if not message["more_body"]:
                 break
-        orjson.loads(body)
+        if body:  # a load balancer asks with GET whether it is there
+            orjson.loads(body)
         path = scope["path"]
         if path == "/listen":
             await self._listen(send)

@@ -144,8 +144,11 @@ def serving(
     log: Path,
     path: str = "/mcp",
     environment: Mapping[str, str] | None = None,
+    pinned: bool = True,
 ) -> Iterator[Server]:
     """Start `command` on the servers' core, wait until it answers, end it afterwards.
+
+    Without `pinned` the kernel decides where it runs.
 
     Standard error goes to the file `log`: a log line costs what it costs in production, and a slow
     reader never holds the server back.
@@ -153,7 +156,7 @@ def serving(
     Raises:
         RuntimeError: the server ended or did not answer within a minute.
     """
-    pair = cores()
+    pair = cores() if pinned else None
     began = time.perf_counter()
     with log.open("wb") as sink, on_core(pair[0] if pair else None):
         process = subprocess.Popen(

@@ -82,6 +82,23 @@ def _times(series: Series, own: Series) -> str:
     return f"{times:.2f}" if times < 2 else f"{times:.1f}"
 
 
+def tracing(found: Sequence[Series]) -> Section:
+    """CPU time of a call with and without spans."""
+    rows: list[Row] = [
+        (
+            series.workload,
+            series.server,
+            f"{series.median_us:,.0f}",
+            f"{series.least_us:,.0f}",
+            f"{series.ratio:.2f}",
+        )
+        for series in found
+    ]
+    return Section(
+        "CPU time of a call with spans", ("request", "server", "µs", "least", "to off"), rows
+    )
+
+
 def listening(found: Sequence[Listening]) -> Section:
     """Idle listeners and one change to all of them."""
     rows: list[Row] = [

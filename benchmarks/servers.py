@@ -90,9 +90,9 @@ list_rates = [{ bucket = "user", capacity = 1_000_000, period_s = 1 }]
 
 
 @contextlib.contextmanager
-def ours(folder: Path, *, files: int, label: str = OURS) -> Iterator[Server]:
+def ours(folder: Path, *, files: int, label: str = OURS, settings: str = "") -> Iterator[Server]:
     """This server as `serve` runs it: generated tools, JSON log, reload on."""
-    with _serve(folder, processes.free_port(), files, label, "") as server:
+    with _serve(folder, processes.free_port(), files, label, settings) as server:
         yield server
 
 
@@ -141,7 +141,7 @@ def _serve(folder: Path, port: int, files: int, label: str, settings: str) -> It
 
 
 @contextlib.contextmanager
-def floor(folder: Path, sizes: dict[str, int]) -> Iterator[Server]:
+def floor(folder: Path, sizes: dict[str, int], *, pinned: bool = True) -> Iterator[Server]:
     """The floor, with a fixed answer of that many bytes for each path."""
     file = folder / "answers.json"
     file.write_text(
@@ -149,7 +149,8 @@ def floor(folder: Path, sizes: dict[str, int]) -> Iterator[Server]:
     )
     port = processes.free_port()
     command = ["-m", "benchmarks.floor", str(port), str(file)]
-    with processes.serving(FLOOR, command, port=port, log=folder / "floor.log") as server:
+    log = folder / "floor.log"
+    with processes.serving(FLOOR, command, port=port, log=log, pinned=pinned) as server:
         yield server
 
 

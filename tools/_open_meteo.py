@@ -3,6 +3,7 @@
 Source: https://open-meteo.com/en/docs and https://open-meteo.com/en/docs/geocoding-api
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -75,8 +76,13 @@ CONDITIONS: Final = {
 """Texts of the WMO weather codes that Open-Meteo uses."""
 
 
-async def find_place(client: httpx2.AsyncClient, base_url: str, location: str) -> Place:
+async def find_place(
+    client: httpx2.AsyncClient, base_url: str, location: str, *, headers: Mapping[str, str]
+) -> Place:
     """The place that a person means by "Paris", "Paris, Texas" or a postal code.
+
+    Args:
+        headers: Go with the request.
 
     Raises:
         ToolError: No such place, or the service failed.
@@ -84,7 +90,8 @@ async def find_place(client: httpx2.AsyncClient, base_url: str, location: str) -
     # The service searches names alone; what follows a comma chooses among its answers.
     name, *hints = [part.strip() for part in location.split(",")]
     wanted = {hint.casefold() for hint in hints if hint}
-    for place in await _search(client, base_url, name, count=10 if wanted else 1):
+    count = 10 if wanted else 1
+    for place in await _search(client, base_url, name, count=count, headers=headers):
         known = {place.admin1, place.country, place.country_code}
         if wanted <= {part.casefold() for part in known if part}:
             return place
@@ -95,18 +102,26 @@ async def find_place(client: httpx2.AsyncClient, base_url: str, location: str) -
 
 
 async def _search(
-    client: httpx2.AsyncClient, base_url: str, name: str, *, count: int
+    client: httpx2.AsyncClient, base_url: str, name: str, *, count: int, headers: Mapping[str, str]
 ) -> list[Place]:
     if not name:
         return []
     params: dict[str, str | int | float] = {"name": name, "count": count, "language": "en"}
-    return (await _get(client, f"{base_url}/v1/search", params, Places)).results
+    return (await _get(client, f"{base_url}/v1/search", params, headers, Places)).results
 
 
 async def current_weather(
-    client: httpx2.AsyncClient, base_url: str, place: Place, *, unit: str
+    client: httpx2.AsyncClient,
+    base_url: str,
+    place: Place,
+    *,
+    unit: str,
+    headers: Mapping[str, str],
 ) -> Current:
     """The weather now; `unit` is celsius or fahrenheit.
+
+    Args:
+        headers: Go with the request.
 
     Raises:
         ToolError: The service failed.
@@ -121,16 +136,21 @@ async def current_weather(
             "temperature_unit": unit,
             "timezone": "UTC",
         },
+        headers,
         Forecast,
     )
     return forecast.current
 
 
 async def _get(
-    client: httpx2.AsyncClient, url: str, params: dict[str, str | int | float], kind: type[Answer]
+    client: httpx2.AsyncClient,
+    url: str,
+    params: dict[str, str | int | float],
+    headers: Mapping[str, str],
+    kind: type[Answer],
 ) -> Answer:
     try:
-        async with client.stream("GET", url, params=params) as response:
+        async with client.stream("GET", url, params=params, headers=headers) as response:
             body = bytearray()
             async for chunk in response.aiter_bytes():
                 body += chunk

@@ -65,11 +65,14 @@ async def get_weather_data(
 ) -> Weather:
     """Get the current weather at a place: temperature, conditions and humidity."""
     client: httpx2.AsyncClient = ctx.lifespan
+    headers = ctx.trace_headers()  # the service's work belongs to the caller's trace
     try:
         # Not the client's timeouts, which begin anew with every byte that comes.
         async with asyncio.timeout(float(ctx.settings.get("timeout_s", TIMEOUT_S))):
-            place = await find_place(client, _url(ctx, "geocoding_url", GEOCODING_URL), location)
-            now = await current_weather(client, _url(ctx, "base_url", BASE_URL), place, unit=unit)
+            url = _url(ctx, "geocoding_url", GEOCODING_URL)
+            place = await find_place(client, url, location, headers=headers)
+            url = _url(ctx, "base_url", BASE_URL)
+            now = await current_weather(client, url, place, unit=unit, headers=headers)
     except TimeoutError:
         raise ToolError("The weather service did not answer in time. Try again later.") from None
     return Weather(

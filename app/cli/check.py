@@ -22,12 +22,12 @@ from app.cli.options import (
 )
 from app.configuration import ConfigurationError, Problem, load_settings
 from app.execution.processes.trial import problems_of_start
+from app.methods.discover import server_messages
 from app.observability.logs import configure_logging
 from app.registry.assembly import Assembly
 from app.registry.once import load_once
 from app.registry.tool import definition_of
 from app.reloading import check_access
-from app.service import server_messages
 from app.settings import Settings
 from app.sharing import check_state
 

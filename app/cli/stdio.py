@@ -25,9 +25,10 @@ from app.cli.options import (
 )
 from app.cli.recordings import prepare_directory
 from app.cli.running import run_to_the_end, start_log
+from app.methods.discover import server_messages
 from app.protocol.errors import ProtocolError, Unauthorized, Unavailable
 from app.protocol.headers import HeaderMap
-from app.service import Service, server_messages
+from app.service import Service, tracing_of
 from app.settings import Settings
 from app.stdio.channel import Channel
 from app.stdio.credential import ACCESS_TOKEN, API_KEY, UnusableCredential, take_credential
@@ -82,7 +83,9 @@ async def _serve(
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    service = Service(settings, config=config, flags=flags, pages=False)
+    service = Service(
+        settings, config=config, flags=flags, pages=False, tracing=tracing_of(settings)
+    )
     if not await _start(service, stop):
         return
     try:
@@ -106,6 +109,7 @@ async def _serve(
             max_line_bytes=max_line_bytes,
             legacy=older,
             observers=service.observers,
+            spans=service.spans,
         )
         was_read = await serve(channel, door, give_up=service.executor.give_up, stop=stop)
         if older is not None:

@@ -156,6 +156,8 @@ class Endings:
             error_id: What a generic error tells the caller.
         """
         if execution.run_ended is not None:
+            if execution.run_span is not None:
+                execution.run_span.end(outcome)
             execution.run_ended(Ending(result, outcome, is_draft, passing_s, error_id))
         else:
             self.waited_for.discard(execution)

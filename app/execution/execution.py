@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from app.execution.asking import Asking, Desk
 from app.execution.manner import Manner
 from app.observability.metrics import NOTIFICATIONS
+from app.observability.spans import RunSpan
 from app.principal import ANONYMOUS, Principal
 from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call
@@ -105,6 +106,7 @@ class Execution:
         left_s: What was left until the deadline when the first of them began to wait.
         course: Stops what stands around the runs when nobody waits any more, if anything does.
         rule: The label of the rule that allowed it.
+        run_span: Of the run of the tool's code that is under way; None: nobody records it.
     """
 
     __slots__ = (
@@ -148,6 +150,7 @@ class Execution:
         "result",
         "rule",
         "run_ended",
+        "run_span",
         "timeout_s",
         "tool",
         "wake_at",
@@ -212,6 +215,7 @@ class Execution:
         self.course: Leavable | None = None
         self.rule: str | None = None
         self._on_end: Callable[[Execution], bool] | None = None
+        self.run_span: RunSpan | None = None
 
     @property
     def identity(self) -> tuple[str | None, str | None]:
@@ -254,6 +258,8 @@ class Execution:
             self.cancelled = True
             if self.ended_with is None:
                 self.outcome = Outcome.CANCELLED
+                if self.run_span is not None:
+                    self.run_span.end(Outcome.CANCELLED)
                 self._leave(self)
                 if self._on_end is not None:
                     self._tell_end()
@@ -290,6 +296,8 @@ class Execution:
             self._flush_progress()
             self.ended_with = result
             self.outcome = outcome
+            if self.run_span is not None:
+                self.run_span.end(outcome)
             if self._on_end is None or not self._tell_end():
                 self.result = result
                 self.wake()

@@ -20,6 +20,7 @@ from app.execution.manner import Manner
 from app.execution.tasks import STRAGGLER_GRACE_S, Tasks
 from app.execution.thread_calls import Threads
 from app.execution.threads import ThreadWorkers
+from app.observability.spans import Spans
 from app.principal import Principal
 from app.protocol.errors import Unavailable
 from app.protocol.inbound import Call
@@ -46,6 +47,7 @@ class Executor:
         end: Told when what stands around it has ended; of the code itself ``endings`` tells.
         processes: Carries calls in worker processes.
         manner: Changes what tools say.
+        spans: Makes the spans of runs; None: there are none.
 
     Attributes:
         threads: Those of synchronous tools.
@@ -61,12 +63,14 @@ class Executor:
         end: Callable[[Tool], None],
         processes: Carrier,
         manner: Manner = AS_IT_IS,
+        spans: Spans | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._desk = desk
         self._begin = begin
         self._manner = manner
+        self._spans = spans
         self._end = end
         self._limit = settings.limits.concurrent_calls
         self._endings = endings
@@ -175,7 +179,10 @@ class Executor:
                 settings=tool.settings,
                 lifespan=tool.source.lifespan_value,
                 channel=execution,
+                trace=call.meta.trace,
             )
+        if self._spans is not None:
+            execution.run_span = self._spans.run(tool.name, tool.runs_in)
         execution.is_started = False
         execution.attempt += 1
         self._begin(tool)

@@ -43,6 +43,8 @@ class Tasks:
     async def _run(self, keywords: dict[str, Any], execution: Execution) -> None:
         """The task of a call; the watchdog knows it by this code and its ``execution``."""
         execution.is_started = True
+        if execution.run_span is not None:
+            execution.run_span.enter()
         try:
             value = await execution.tool.function(**keywords)
         except BaseException as error:  # noqa: BLE001  # a tool may raise anything, SystemExit too

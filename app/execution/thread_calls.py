@@ -28,9 +28,12 @@ class Threads:
         call: Call,  # noqa: ARG002  # of every carrier
         principal: Principal,  # noqa: ARG002  # likewise
     ) -> None:
-        execution.work = self._workers.submit(
-            partial(execution.tool.function, **keywords), partial(self._ended, execution)
-        )
+        work, span = partial(execution.tool.function, **keywords), execution.run_span
+        if span is not None:
+            work = partial(span.carry, work)
+        execution.work = self._workers.submit(work, partial(self._ended, execution))
+        if span is not None and not execution.work.started:
+            span.waits = True
 
     def _ended(self, execution: Execution, value: Any, error: BaseException | None) -> None:
         try:

@@ -1,6 +1,7 @@
 """The MCP endpoint: one POST in, one response out."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Coroutine
 from typing import Any, Final
 
@@ -15,11 +16,13 @@ from app.http.gate import NO_MEDIA, Gate
 from app.http.legacy import LegacyEndpoint, no_session
 from app.http.listening import carry_subscription
 from app.http.responses import Receive, Scope, Send
+from app.http.tracing import span_of
 from app.methods.answers import Answer, Reply, Sender
 from app.methods.observing import Observers
 from app.methods.router import Router
 from app.methods.subscriptions import Hub
 from app.observability.logs import EventLog
+from app.observability.spans import Spans
 from app.principal import Principal
 from app.protocol.errors import (
     HeaderMismatch,
@@ -48,6 +51,7 @@ class Endpoint:
         hub: Opens listen streams.
         legacy: Answers clients of older revisions; None: they are not served.
         observers: Told of calls that are refused here; None: nobody is.
+        spans: Makes the spans of requests; None: there are none.
 
     Attributes:
         authenticator: Says who calls. Replaced in the step in which the rules are, when settings
@@ -64,10 +68,12 @@ class Endpoint:
         *,
         legacy: LegacyEndpoint | None,
         observers: Observers | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self.authenticator = authenticator
         self._observers = observers
         self._legacy = legacy
+        self._spans = spans
         self._execution_settings = settings.execution
         self._gate = Gate(settings.server, sessions=legacy is not None)
         self._addresses = Addresses(settings.server.trusted_proxies)
@@ -117,7 +123,13 @@ class Endpoint:
                 raise
             await response.error(InternalError("Internal error."), record.id)
         finally:
-            record.write(self._requests, response.status)
+            self._end(exchange)
+
+    def _end(self, exchange: Exchange) -> None:
+        record = exchange.record
+        if record.span is not None:
+            record.span.leave()
+        record.write(self._requests, exchange.response.status)
 
     def _admit(self, exchange: Exchange) -> bool:
         """Look at who may send here at all. False: it is a preflight.
@@ -173,6 +185,7 @@ class Endpoint:
     # settings nor the new ones allow must not pass while they are exchanged.
 
     async def _ask(self, exchange: Exchange) -> Principal:
+        since = time.perf_counter()
         while True:
             authenticator, query = self.authenticator, exchange.scope["query_string"]
             try:
@@ -182,6 +195,7 @@ class Endpoint:
                     raise
                 continue  # what the old settings could not say the new ones may
             if authenticator is self.authenticator:
+                exchange.asked = (since, time.perf_counter())
                 return principal
 
     def _take(self, exchange: Exchange) -> bytes | None:
@@ -210,14 +224,17 @@ class Endpoint:
         if body is None or len(body) > self._gate.max_body_bytes:
             raise self._gate.too_large()
         record = exchange.record
-        match classify(exchange.headers, body, legacy=self._legacy is not None):
+        inbound = classify(exchange.headers, body, legacy=self._legacy is not None)
+        if self._spans is not None:
+            record.span = span_of(self._spans, inbound, exchange)
+        match inbound:
             case Call() as call:
                 record.call(call)
                 return self._dispatch(call, exchange)
             case Rejected(error, id, name):
                 record.id, record.method = id, name
                 refusal = self._reject(error, id, body, exchange)
-                del error  # its traceback holds this frame
+                del error, inbound  # its traceback holds this frame
                 return refusal
             case Notification(name, params):
                 record.method = name
@@ -252,7 +269,7 @@ class Endpoint:
     def _dispatch(self, call: Call, exchange: Exchange) -> Awaitable[None] | None:
         sender = new(
             Sender,
-            (exchange.principal, exchange.headers, exchange.record.address, exchange.record),
+            (exchange.principal, exchange.headers, exchange.record.address, exchange.record, None),
         )
         answer = self._router.dispatch(call, sender)
         if type(answer) is Execution:  # most are, and asking about a union takes its time

@@ -23,11 +23,14 @@ class Exchange:
         record: What the log line will say.
         accepts: What the client takes; ``NO_MEDIA`` until the gate has looked.
         principal: Who calls; set once that is known.
+        asked: From when to when finding that out had to wait, as ``time.perf_counter()`` has it;
+            None: it did not.
         connection: What our own server offers beyond ASGI; None under any other.
     """
 
     __slots__ = (
         "accepts",
+        "asked",
         "connection",
         "headers",
         "principal",
@@ -48,6 +51,7 @@ class Exchange:
         self.record = RequestRecord()
         self.accepts = NO_MEDIA
         self.principal = ANONYMOUS
+        self.asked: tuple[float, float] | None = None
 
     @property
     def was_refused(self) -> bool:

@@ -14,6 +14,7 @@ from app.http.gate import ALLOW_SESSIONS, negotiate
 from app.http.legacy_calls import RETRY_MS, LegacyCalls
 from app.http.listening import credential_of, tell
 from app.http.responses import event, priming_event
+from app.http.tracing import begin_span, meta_of
 from app.legacy.errors import told
 from app.legacy.notifications import TOOLS_LIST_CHANGED
 from app.legacy.revisions import ASSUMED, REVISIONS, Revision
@@ -22,6 +23,7 @@ from app.methods.observing import Observers
 from app.methods.record import RequestRecord
 from app.methods.subscriptions import Hub, Stream
 from app.observability.logs import EventLog
+from app.observability.spans import Spans
 from app.protocol.errors import (
     InternalError,
     InvalidRequest,
@@ -34,6 +36,7 @@ from app.protocol.headers import HeaderMap
 from app.protocol.inbound import unsupported, unsupported_by_all, unsupported_in_session
 from app.protocol.jsonrpc import Batch, Message, loads, result_response
 from app.protocol.schema import MODERN_PROTOCOL_VERSIONS, RequestId
+from app.protocol.trace_context import context_in_headers
 from app.sessions.batches import is_response, read_batch
 from app.sessions.methods import LegacyMethods, Running
 from app.sessions.replays import Place, Replays, place_of
@@ -57,6 +60,7 @@ class LegacyEndpoint:
     Args:
         hub: Knows when somebody finds another list.
         observers: Told of calls that are refused here; None: nobody is.
+        spans: Makes the spans of what is in batches; None: there are none.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class LegacyEndpoint:
         hub: Hub,
         *,
         observers: Observers | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self._observers = observers
         self._methods = methods
@@ -74,6 +79,7 @@ class LegacyEndpoint:
         self._replays = replays
         self._hub = hub
         self._requests = EventLog("request")
+        self._spans = spans
 
     @staticmethod
     def is_of_session(headers: HeaderMap) -> bool:
@@ -116,17 +122,22 @@ class LegacyEndpoint:
 
     async def _request(self, message: Message, version: str | None, exchange: Exchange) -> None:
         session = await self._session(exchange)
+        revision, span = _revision(session, version), exchange.record.span
         if message.method == "initialize":
             opened = self._methods.open(message, exchange.principal)
             exchange.record.of_client(opened.client, opened.revision.version)
+            if span is not None:
+                span.of_version(opened.revision.version)
             exchange.response.add_headers([(SESSION_HEADER, opened.token.encode())])
             await self._send(result_response(_id(message), opened.result), exchange)
             return
+        if span is not None:
+            span.of_version(revision.version)
         answer = await self._methods.answer(
             message,
-            _revision(session, version),
+            revision,
             session,
-            _sender(exchange),
+            _sender(exchange, exchange.record),
             can_ask=session is not None and exchange.accepts.stream,
         )
         if isinstance(answer, Running):
@@ -190,6 +201,8 @@ class LegacyEndpoint:
         if self._observers is not None:
             await self._observers.refused(error, exchange.record)
         legacy = told(error)
+        if exchange.record.span is not None:
+            exchange.record.span.refused(error, legacy.error["code"])
         exchange.response.add_headers(legacy.headers)
         # In band where it answers a request; GET, DELETE and notifications have the status alone.
         status = error.http_status if id is None else legacy.http_status
@@ -225,7 +238,18 @@ class LegacyEndpoint:
         """
         id = _id(message)
         record = exchange.record.part(message)
-        sender = Sender(exchange.principal, None, record.address, record)
+        if self._spans is not None:
+            record.span = begin_span(
+                self._spans,
+                exchange,
+                message.method,
+                message.id,
+                meta=meta_of(message),
+                version=revision.version,
+            )
+            if session is not None:
+                record.span.of_session(session.id)
+        sender = _sender(exchange, record)
         try:
             answer = await self._methods.answer(message, revision, session, sender, can_ask=False)
             if not isinstance(answer, Running):
@@ -366,6 +390,8 @@ class LegacyEndpoint:
             return None
         session = await self._methods.sessions.find(token.decode("latin-1"), exchange.principal)
         exchange.record.of_client(session.client, session.revision.version)
+        if exchange.record.span is not None:
+            exchange.record.span.of_session(session.id)
         return session
 
 
@@ -384,8 +410,12 @@ def _revision(session: Session | None, version: str | None) -> Revision:
     return ASSUMED if version is None else REVISIONS[version]
 
 
-def _sender(exchange: Exchange) -> Sender:
-    return Sender(exchange.principal, None, exchange.record.address, exchange.record)
+def _sender(exchange: Exchange, record: RequestRecord) -> Sender:
+    headers = exchange.headers
+    trace = context_in_headers(headers) if b"traceparent" in headers else None
+    if trace is not None and record.trace_id is None:
+        record.trace_id = trace.trace_id
+    return Sender(exchange.principal, None, record.address, record, trace)
 
 
 def _id(message: Message) -> RequestId:

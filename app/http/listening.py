@@ -9,6 +9,7 @@ from app.http.responses import Response, event
 from app.methods.answers import Subscription
 from app.methods.subscriptions import Hub, Stream
 from app.observability.metrics import NOTIFICATIONS
+from app.observability.spans import RequestSpan
 from app.protocol.headers import HeaderMap
 from app.protocol.messages import ServerMessages, acknowledged, tools_list_changed
 from app.protocol.schema import RequestId
@@ -38,7 +39,7 @@ async def carry_subscription(
     stream.drop = watch.abort
     try:
         await response.notify(acknowledgement)
-        await tell(stream, event(tools_list_changed(id)), response)
+        await tell(stream, event(tools_list_changed(id)), response, exchange.record.span)
         if stream.gone:
             response.disconnected()
         else:
@@ -57,7 +58,9 @@ def credential_of(exchange: Exchange) -> HeaderMap | None:
     )
 
 
-async def tell(stream: Stream, changed: bytes, response: Response) -> None:
+async def tell(
+    stream: Stream, changed: bytes, response: Response, span: RequestSpan | None = None
+) -> None:
     """Send what a listener has to be told, until it has gone or the stream is to end.
 
     Args:
@@ -74,6 +77,8 @@ async def tell(stream: Stream, changed: bytes, response: Response) -> None:
             stream.changed = False
             await response.notify(changed)
             NOTIFICATIONS.inc("notifications/tools/list_changed")
+            if span is not None:
+                span.event("notifications/tools/list_changed")
         elif stream.quiet and not stream.closing:
             await response.keep_alive()
         stream.quiet = False

@@ -7,6 +7,7 @@ from app.execution.execution import Execution
 from app.methods.record import RequestRecord
 from app.principal import ANONYMOUS, Principal
 from app.protocol.headers import HeaderMap
+from app.protocol.trace_context import TraceContext
 from app.registry.views import Offer
 
 
@@ -17,12 +18,14 @@ class Sender(NamedTuple):
         headers: None where the transport has none (stdio): ``Mcp-*`` rules are HTTP's alone.
         address: Of the client, as far as it can be trusted; None where it is not known.
         record: What the log and the metrics will say; None: nobody writes them.
+        trace: What headers say where they are left out.
     """
 
     principal: Principal = ANONYMOUS
     headers: HeaderMap | None = None
     address: str | None = None
     record: RequestRecord | None = None
+    trace: TraceContext | None = None
 
 
 class Reply(NamedTuple):

@@ -19,6 +19,11 @@ def server_info(settings: Settings) -> dict[str, Any]:
     return info
 
 
+def server_messages(settings: Settings) -> ServerMessages:
+    """The messages of a server with these settings."""
+    return ServerMessages(server_info(settings))
+
+
 class Discover:
     """Answers ``server/discover`` with one encoded result.
 

@@ -11,11 +11,12 @@ from app.execution.execution import Execution
 from app.methods.described import content_types, shown
 from app.observability import metrics
 from app.observability.logs import EventLog, printable
+from app.observability.spans import RequestSpan
 from app.principal import ANONYMOUS
 from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call, trace_parent
 from app.protocol.jsonrpc import Message
-from app.protocol.schema import Implementation, RequestId
+from app.protocol.schema import METHODS, Implementation, RequestId
 from app.registry.tool import Tool
 
 MODERN: Final = "modern"
@@ -25,21 +26,11 @@ _OUTCOMES: Final = {401: "denied", 403: "denied", 429: "limited", 503: "limited"
 NEVER_RAN: Final = frozenset({"denied", "limited", "protocol_error"})
 """Outcomes of calls that were refused; how soon says nothing about a tool."""
 
-METHODS: Final = {
-    name: name
-    for name in (
-        *("initialize", "ping", "server/discover", "tools/list", "tools/call"),
-        *("subscriptions/listen", "logging/setLevel", "completion/complete"),
-        *("prompts/list", "prompts/get", "resources/list", "resources/templates/list"),
-        *("resources/read", "resources/subscribe", "resources/unsubscribe"),
-        *("tasks/list", "tasks/get", "tasks/update", "tasks/result", "tasks/cancel"),
-        *("notifications/initialized", "notifications/cancelled", "notifications/progress"),
-        "notifications/roots/list_changed",
-        # Ours, for what has no method of MCP.
-        *("session/listen", "session/end", "batch", "preflight"),
-    )
+# Ours, for what has no method of MCP.
+LABELS: Final = {
+    name: name for name in (*METHODS, "session/listen", "session/end", "batch", "preflight")
 }
-"""What MCP has, or had. The label of any other method is ``(unknown)``."""
+"""The label of any other method is ``(unknown)``."""
 
 LOOKUPS: Final = ("hit", "miss")
 _STATUSES: Final = {status: str(status) for status in range(100, 600)}
@@ -63,6 +54,7 @@ class RequestRecord:
         trace_id: Of the trace that the request belongs to.
         cached: As of ``Execution``.
         is_written: Whether somebody else has written the line of this request.
+        span: Of this request, ended with its line; None: there is none.
     """
 
     __slots__ = (
@@ -87,6 +79,7 @@ class RequestRecord:
         "method",
         "outcome",
         "principal",
+        "span",
         "tool",
         "trace_id",
     )
@@ -115,6 +108,12 @@ class RequestRecord:
         self.outcome = "ok"
         self.is_written = False
         self.error_id: str | None = None
+        self.span: RequestSpan | None = None
+
+    @property
+    def began(self) -> float:
+        """When the request arrived, as ``time.perf_counter()`` has it."""
+        return self._start
 
     def call(self, call: Call) -> None:
         """The request passed the checks of its envelope and headers."""
@@ -165,6 +164,8 @@ class RequestRecord:
         self._credential = error.credential
         if self.outcome == "denied":
             self._reason = error.message  # a sentence of ours, which quotes no credential
+        if self.span is not None:
+            self.span.refused(error)
 
     def ended(self, execution: Execution) -> None:
         """The call has ended, with a result or without one."""
@@ -189,13 +190,16 @@ class RequestRecord:
         if self.is_written:
             return
         seconds = time.perf_counter() - self._start
+        if self.span is not None:
+            self.trace_id = self.span.trace_id
+            self.span.end(self.outcome, self.error_id)
         self._count(seconds, status)
         if log.is_enabled:
             log.info(self._line(seconds, status))
 
     def _count(self, seconds: float, status: int | None) -> None:
         method, outcome = self.method, self.outcome
-        label = metrics.NONE if method is None else METHODS.get(method, metrics.UNKNOWN)
+        label = metrics.NONE if method is None else LABELS.get(method, metrics.UNKNOWN)
         metrics.REQUESTS.inc(label, self._era, _STATUSES.get(status or 0, metrics.NONE))
         if method == "tools/call":
             tool = metrics.UNKNOWN if self.found is None else metrics.tools.label(self.found.name)
@@ -214,7 +218,7 @@ class RequestRecord:
     def _line(self, seconds: float, status: int | None) -> dict[str, Any]:
         id, method = self.id, self.method
         fields: dict[str, Any] = {
-            "method": METHODS.get(method) or printable(method) if method is not None else None,
+            "method": LABELS.get(method) or printable(method) if method is not None else None,
             "outcome": self.outcome,
             "duration_ms": int(seconds * 1_000_000) / 1000,
             "request_id": id if type(id) is int and id.bit_length() < 64 else _text(id),

@@ -15,6 +15,7 @@ from app.execution.idempotency import Started, idempotency_key
 from app.execution.results import INVALID_ARGUMENTS, ResultEncoder, message_of
 from app.methods.answers import Reply, Sender
 from app.methods.observing import Intents
+from app.observability.spans import Spans
 from app.policy.decision import Demand
 from app.policy.limits import Limiter
 from app.principal import Principal
@@ -115,6 +116,7 @@ class CallTool:
         clock: Gives POSIX time.
         challenge: Gives what writes the refusal of a caller who lacks something.
         intents: Asked before a tool runs that demands a record of its calls; None: none does.
+        spans: Is told which tool a request is about; None: requests have no spans.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class CallTool:
         clock: Callable[[], float],
         challenge: Callable[[], Challenge],
         intents: Intents | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self._intents = intents
         self._catalog = catalog
@@ -139,6 +142,7 @@ class CallTool:
         self._desk = desk
         self._clock = clock
         self._challenge = challenge
+        self._spans = spans
 
     def __call__(
         self, call: Call, sender: Sender
@@ -201,6 +205,8 @@ class CallTool:
             sender.record.found = tool
             if tool.log_arguments:
                 sender.record.arguments = arguments
+        if self._spans is not None:
+            self._spans.of_tool(tool.name)
         if not decision.callable:
             raise self._refusal(catalog, offer, principal)
         if demand.networks and demand.refuses_address(sender.address):

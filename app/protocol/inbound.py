@@ -6,7 +6,6 @@ modern, whatever its headers say (Versioning, "Backward Compatibility"). Where t
 headers (stdio), the body alone decides.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -33,13 +32,13 @@ from app.protocol.schema import (
     RequestId,
     RequestMeta,
 )
+from app.protocol.trace_context import context_in_headers, context_in_meta, read_parent
 
 NAME_SOURCE: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods that need ``Mcp-Name``, and the member of ``params`` that it mirrors."""
 
 _ABSENT: Final[Any] = object()
 _new: Final = tuple.__new__  # of a NamedTuple, in half the time
-_TRACE_PARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-")
 _LEGACY_HEADERS: Final = frozenset(version.encode() for version in LEGACY_PROTOCOL_VERSIONS)
 _LATEST: Final = LATEST_PROTOCOL_VERSION.encode()
 _USUAL: Final = {
@@ -87,11 +86,12 @@ class Response(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """``method`` and ``id`` stand where they could be read."""
+    """``method``, ``id`` and the ``_meta`` object stand where they could be read."""
 
     error: ProtocolError
     id: RequestId | None
     method: str | None = None
+    meta: Mapping[str, Any] | None = None
 
 
 def classify(
@@ -108,17 +108,17 @@ def classify(
         return Rejected(bad.error, bad.id)
     if message.id is None:
         return Notification(message.method, message.params)
+    meta = message.params.get("_meta") if message.params is not None else None
     try:
-        meta = message.params.get("_meta") if message.params is not None else None
         if isinstance(meta, dict) and PROTOCOL_VERSION_KEY in meta:
             return _modern(headers, message, meta)
         return _without_version(headers, message, meta)
     except UnsupportedProtocolVersion as error:
         if legacy:
             error = unsupported_by_all(error)
-        return Rejected(error, message.id, message.method)
+        return Rejected(error, message.id, message.method, _object(meta))
     except ProtocolError as error:
-        return Rejected(error, message.id, message.method)
+        return Rejected(error, message.id, message.method, _object(meta))
 
 
 def classify_message(body: bytes) -> Call | Legacy | Notification | Response | Rejected:
@@ -142,7 +142,7 @@ def classify_message(body: bytes) -> Call | Legacy | Notification | Response | R
         if request_meta.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             raise unsupported(request_meta.protocol_version)
     except ProtocolError as error:
-        return Rejected(error, message.id, message.method)
+        return Rejected(error, message.id, message.method, meta)
     assert message.params is not None
     return Call(message.id, message.method, message.params, request_meta)
 
@@ -168,6 +168,10 @@ def _modern(headers: HeaderMap, message: Message, meta: dict[str, Any]) -> Call:
     _check_standard_headers(headers, message, request_meta.protocol_version)
     if request_meta.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         raise unsupported(request_meta.protocol_version)
+    if request_meta.trace_parent is None and b"traceparent" in headers:
+        outer = context_in_headers(headers)
+        if outer is not None:
+            request_meta = request_meta._replace(trace_parent=outer.parent, trace_state=outer.state)
     assert message.id is not None and message.params is not None
     return _new(Call, (message.id, message.method, message.params, request_meta))
 
@@ -243,6 +247,7 @@ def parse_meta(meta: Mapping[str, Any]) -> RequestMeta:
         raise InvalidParams(f'_meta["{LOG_LEVEL_KEY}"] must be one of {", ".join(LOG_LEVELS)}.')
     if token is not _ABSENT and type(token) not in (str, int):
         raise InvalidParams("_meta.progressToken must be a string or an integer.")
+    trace = context_in_meta(meta) if "traceparent" in meta else None
     return _new(
         RequestMeta,
         (
@@ -251,16 +256,20 @@ def parse_meta(meta: Mapping[str, Any]) -> RequestMeta:
             None if info is _ABSENT else _implementation(info),
             None if level is _ABSENT else level,
             None if token is _ABSENT else token,
-            trace_parent(meta) if "traceparent" in meta else None,
+            None if trace is None else trace.parent,
             meta,
+            None if trace is None else trace.state,
         ),
     )
 
 
 def trace_parent(meta: Mapping[str, Any]) -> str | None:
     """The ``traceparent`` of a request; a malformed one is ignored (W3C Trace Context)."""
-    trace = meta.get("traceparent")
-    return trace if isinstance(trace, str) and _TRACE_PARENT.match(trace) else None
+    return read_parent(meta.get("traceparent"))
+
+
+def _object(value: Any) -> Mapping[str, Any] | None:
+    return value if isinstance(value, dict) else None
 
 
 def _implementation(value: Any) -> Implementation:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from app.protocol.trace_context import TraceContext
+
 LATEST_PROTOCOL_VERSION: Final = "2026-07-28"
 MODERN_PROTOCOL_VERSIONS: Final = (LATEST_PROTOCOL_VERSION,)
 """Revisions that carry version and capabilities in each request, newest first."""
@@ -30,6 +32,19 @@ LOG_LEVELS: Final = (
 )
 """``LoggingLevel`` of the schema, mildest first (RFC 5424, section 6.2.1)."""
 
+METHODS: Final = frozenset(
+    {
+        *("initialize", "ping", "server/discover", "tools/list", "tools/call"),
+        *("subscriptions/listen", "logging/setLevel", "completion/complete"),
+        *("prompts/list", "prompts/get", "resources/list", "resources/templates/list"),
+        *("resources/read", "resources/subscribe", "resources/unsubscribe"),
+        *("tasks/list", "tasks/get", "tasks/update", "tasks/result", "tasks/cancel"),
+        *("notifications/initialized", "notifications/cancelled", "notifications/progress"),
+        "notifications/roots/list_changed",
+    }
+)
+"""What clients send, in any revision; what is none of these a client has made up."""
+
 RequestId = str | int
 ProgressToken = str | int
 
@@ -46,7 +61,9 @@ class RequestMeta(NamedTuple):
 
     Attributes:
         raw: The whole ``_meta`` object as received.
-        trace_parent: A well-formed W3C ``traceparent``, else None.
+        trace_parent: The W3C ``traceparent`` of the request's ``_meta``, else that of its headers;
+            None where neither is well-formed.
+        trace_state: The ``tracestate`` beside it.
     """
 
     protocol_version: str
@@ -56,6 +73,13 @@ class RequestMeta(NamedTuple):
     progress_token: ProgressToken | None
     trace_parent: str | None
     raw: Mapping[str, Any]
+    trace_state: str | None = None
+
+    @property
+    def trace(self) -> TraceContext | None:
+        """Where the request hangs in its caller's trace."""
+        parent = self.trace_parent
+        return None if parent is None else TraceContext(parent, self.trace_state)
 
 
 def is_reserved_meta_key(key: str) -> bool:

@@ -19,9 +19,10 @@ from app.methods.answers import Answer, Reply, Sender
 from app.methods.router import Router
 from app.principal import Principal
 from app.protocol.errors import InvalidParams, InvalidRequest, MethodNotFound, ProtocolError
-from app.protocol.inbound import Call, trace_parent
+from app.protocol.inbound import Call
 from app.protocol.jsonrpc import Message, dumps, loads
 from app.protocol.schema import LOG_LEVELS, Implementation, RequestId, RequestMeta
+from app.protocol.trace_context import TraceContext, context_in_meta
 from app.registry.tool import Tool
 from app.sessions.dialogue import Dialogues, LiveAsking, Say
 from app.sessions.tokens import Session, Sessions
@@ -252,7 +253,7 @@ class LegacyMethods:
         level = None
         if session is not None and message.method == "tools/call":
             level = await self.sessions.level(session)
-        meta = _meta(params, revision, session, level, can_ask=can_ask)
+        meta = _meta(params, revision, session, level, can_ask=can_ask, outer=sender.trace)
         coming = self._router.dispatch(Call(message.id, message.method, params, meta), sender)
         # A coroutine only where something must be waited for.
         is_there = type(coming) is Execution or isinstance(coming, Answer)
@@ -299,6 +300,7 @@ def _meta(
     level: str | None,
     *,
     can_ask: bool,
+    outer: TraceContext | None,
 ) -> RequestMeta:
     """``_meta`` in modern terms: what a modern request says of itself, the session has said."""
     raw = params.get("_meta", {})
@@ -307,12 +309,14 @@ def _meta(
     token = raw.get("progressToken")
     if token is not None and type(token) not in (str, int):
         raise InvalidParams("_meta.progressToken must be a string or an integer.")
+    trace = context_in_meta(raw) or outer
     return RequestMeta(
         revision.version,
         session.capabilities if session is not None and can_ask else {},
         session.client if session is not None else None,
         level,
         token,
-        trace_parent(raw),
+        None if trace is None else trace.parent,
         raw,
+        None if trace is None else trace.state,
     )

@@ -37,6 +37,7 @@ from app.settings.sections import (
 )
 from app.settings.server import ServerSettings
 from app.settings.state import StateSettings, StateUrl
+from app.settings.tracing import TracingSettings
 
 __all__ = [
     "ENVIRONMENT_TOOL",
@@ -66,6 +67,7 @@ __all__ = [
     "StateUrl",
     "ToolOverride",
     "ToolRate",
+    "TracingSettings",
     "is_loopback_host",
     "normal_origin",
 ]
@@ -89,6 +91,7 @@ class Settings(Section):
     audit: AuditSettings = AuditSettings()
     recording: RecordingSettings = RecordingSettings()
     metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
     overrides: Mapping[str, ToolOverride] = Field(default_factory=dict)
 
     @property

@@ -1,6 +1,7 @@
 """The stdio door: one line in, as many lines out as it takes."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -15,6 +16,7 @@ from app.methods.record import RequestRecord
 from app.methods.router import Router
 from app.methods.subscriptions import Hub
 from app.observability.logs import EventLog
+from app.observability.spans import RequestSpan, Spans
 from app.protocol.errors import (
     InternalError,
     InvalidRequest,
@@ -67,6 +69,7 @@ class Door:
         max_line_bytes: For the refusal of a line that was too long.
         legacy: Serves requests without a modern ``_meta``; None: nobody does.
         observers: Told of calls that are refused here; None: nobody is.
+        spans: Makes the spans of requests; None: there are none.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Door:
         max_line_bytes: int,
         legacy: LegacyDoor | None = None,
         observers: Observers | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self._observers = observers
         self._channel = channel
@@ -91,6 +95,7 @@ class Door:
         self._credential = credential
         self._max_line_bytes = max_line_bytes
         self._legacy = legacy
+        self._spans = spans
         self._flights: dict[RequestId, Flight] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests = EventLog("request")
@@ -113,10 +118,10 @@ class Door:
             return
         match classify_message(line):
             case Call() as call:
-                self._begin(call.id, call.method, partial(self._dispatch, call), call)
+                message = Message(call.id, call.method, call.params)
+                self._begin(message, partial(self._dispatch, call), call)
             case Legacy(message, _):
-                assert message.id is not None
-                self._begin(message.id, message.method, partial(self._pass_on, message, False))
+                self._begin(message, partial(self._pass_on, message, False))
             case Notification() as notification:
                 self._hear(notification)
             case Response(_, error) as response:
@@ -126,8 +131,8 @@ class Door:
                     self._legacy.tell(response)
             case Rejected(_, None) if self._legacy is not None and line.lstrip()[:1] == b"[":
                 self._take_batch(line)
-            case Rejected(error, id, method):
-                self._refuse(error, id, method)
+            case Rejected(error, id, method, meta):
+                self._refuse(error, id, method, meta=meta)
 
     async def finish(self, grace_s: float, give_up: Callable[[], None]) -> None:
         """No more lines come: let what runs end, then end it.
@@ -151,20 +156,32 @@ class Door:
 
     def _begin(
         self,
-        id: RequestId,
-        method: str,
+        message: Message,
         serve: Serve,
         call: Call | None = None,
         batch: Together | None = None,
     ) -> None:
+        id, method, meta = message.id, message.method, (message.params or {}).get("_meta")
+        assert id is not None
         put = self._channel.put if batch is None else batch.add
         if id in self._flights:
             text = "A request with this id is under way; each needs an id of its own."
-            self._refuse(InvalidRequest(text), id, method, batch)
+            self._refuse(InvalidRequest(text), id, method, batch, meta)
             return
         flight = Flight(id, method, put)
         if call is not None:
             flight.record.call(call)
+        if self._spans is not None:
+            version = None if call is None else call.meta.protocol_version
+            flight.record.span = _begin_span(self._spans, method, id, meta, version)
+        try:
+            self._serve(flight, serve, batch)
+        finally:
+            if flight.record.span is not None:
+                flight.record.span.leave()
+
+    def _serve(self, flight: Flight, serve: Serve, batch: Together | None) -> None:
+        id, method = flight.id, flight.record.method or ""
         try:
             principal = self._authenticator().known(self._credential, b"")
             if principal is None:
@@ -290,9 +307,7 @@ class Door:
             self._legacy.tell(Response(response, InvalidRequest("Nothing was asked.")))
         together = Together(self._channel.put)
         for message in batch.requests:
-            assert message.id is not None
-            serve = partial(self._pass_on, message, True)
-            self._begin(message.id, message.method, serve, batch=together)
+            self._begin(message, partial(self._pass_on, message, True), batch=together)
         together.close()
         for message in batch.notifications:
             self._hear(Notification(message.method, message.params))
@@ -306,6 +321,10 @@ class Door:
             self._legacy.tell(notification)
         record = RequestRecord()
         record.method = notification.method
+        if self._spans is not None:
+            meta = (notification.params or {}).get("_meta")
+            record.span = _begin_span(self._spans, notification.method, None, meta)
+            record.span.leave()
         record.write(self._requests)
 
     def _cancel(self, params: dict[str, Any]) -> None:
@@ -323,10 +342,14 @@ class Door:
         id: RequestId | None = None,
         method: str | None = None,
         batch: Together | None = None,
+        meta: Any = None,
     ) -> None:
         """Answer a line that has not become a request."""
         record = RequestRecord()
         record.id, record.method = id, method
+        if self._spans is not None and method is not None:
+            record.span = _begin_span(self._spans, method, id, meta)
+            record.span.leave()
         record.refused(error)
         put = self._channel.put if batch is None else batch.add
         if self._observers is not None and method == CALL:
@@ -339,3 +362,12 @@ class Door:
         else:
             put(error_response(id, error))
         record.write(self._requests)
+
+
+def _begin_span(
+    spans: Spans, method: str, id: RequestId | None, meta: Any, version: str | None = None
+) -> RequestSpan:
+    transport = {"network.transport": "pipe"}
+    return spans.request(
+        method, id, meta, None, transport=transport, began_ns=time.time_ns(), version=version
+    )

@@ -94,11 +94,14 @@ class OlderRevisions:
                 flight.send(result_response(message.id, await self._open(message, sender, flight)))
                 return
             session = self._session
+            revision = ASSUMED if session is None else session.revision
             if session is not None:
                 flight.record.of_client(session.client, session.revision.version)
+            if flight.record.span is not None:
+                flight.record.span.of_version(revision.version)
             answer = await self._methods.answer(
                 message,
-                ASSUMED if session is None else session.revision,
+                revision,
                 session,
                 sender,
                 can_ask=session is not None and not in_batch,
@@ -111,13 +114,18 @@ class OlderRevisions:
                 flight.send(result_response(message.id, answer.result))
         except ProtocolError as error:
             flight.record.refused(error)
+            legacy = told(error)
+            if flight.record.span is not None:
+                flight.record.span.refused(error, legacy.error["code"])
             if self._observers is not None:
                 await self._observers.refused(error, flight.record)
-            flight.send(told(error).response(message.id))
+            flight.send(legacy.response(message.id))
 
     async def _open(self, message: Message, sender: Sender, flight: Flight) -> bytes:
         opened = self._methods.open(message, sender.principal)
         flight.record.of_client(opened.client, opened.revision.version)
+        if flight.record.span is not None:
+            flight.record.span.of_version(opened.revision.version)
         self._session = await self._methods.sessions.find(opened.token, sender.principal)
         if self._listening is None:
             listening = self._listen(sender)

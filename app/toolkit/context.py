@@ -4,8 +4,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, 
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, overload
 
+from app.observability.propagation import outgoing_headers
 from app.principal import Principal
 from app.protocol.schema import Implementation
+from app.protocol.trace_context import TraceContext
 from app.toolkit.asking import Asker, ElicitResult, F, M, Message, Root, SampleResult, SamplingTool
 from app.toolkit.handles import Handles
 
@@ -46,6 +48,7 @@ class Context:
         meta: The request's ``_meta`` object.
         settings: ``[overrides."<tool>".settings]`` and their environment variables.
         lifespan: What the module's ``lifespan()`` yielded, else None.
+        trace: Where the request hangs in its caller's trace; see ``trace_headers``.
     """
 
     tool_name: str
@@ -57,6 +60,7 @@ class Context:
     settings: Mapping[str, Any]
     lifespan: Any
     channel: CallChannel = field(repr=False)
+    trace: TraceContext | None = None
 
     def progress(
         self, done: float, total: float | None = None, message: str | None = None
@@ -93,6 +97,16 @@ class Context:
     def remaining_s(self) -> float:
         """Seconds until the deadline; never negative."""
         return self.channel.remaining_s
+
+    def trace_headers(self) -> dict[str, str]:
+        """Headers that put a request to another service into the trace of this call.
+
+        Returns:
+            ``traceparent``, and where there are any ``tracestate`` and ``baggage``: of the span
+            that is current, while spans are made (``[tracing]``), else the caller's own. Empty
+            where the caller sent none.
+        """
+        return outgoing_headers(self.trace)
 
     # Asking back, for async tools. Called in a thread, each of these raises RuntimeError.
 

@@ -26,7 +26,7 @@ def config(redis: RedisServer, **sections: Mapping[str, Any]) -> dict[str, Any]:
     """Of one replica."""
     keys = [{"id": name, "hash": key["hash"]} for name, key in _by_id().items()]
     return {
-        "server": {"fleet": True},
+        "server": {"fleet": True, "drain_s": 0},
         "tools": {"reload": False},
         "execution": {"keep_alive_s": 0.3},
         "admin": dict(CONFIG["admin"]),
@@ -50,7 +50,8 @@ class Replica:
 
     @property
     def admin(self) -> str:
-        return str(self.server.logs("administration_listening")[-1]["url"])
+        line = self.server.wait_for_log(lambda log: log.get("event") == "administration_listening")
+        return str(line["url"])
 
     def names(self) -> set[str]:
         return set(self.server.client.tools())

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.audit.chain import Hasher
+from app.audit.records import Recorder
 from tests.audit.ledger import KEY, Ledger, edit, found, verified
 from tests.support.cases import rows
 
@@ -27,10 +28,11 @@ def test_hashes_are_those_of_the_standard_library(key: bytes | None, data: bytes
 def test_an_honest_record_has_no_problem(tmp_path: Path, key: bytes | None) -> None:
     first = Ledger(tmp_path, key=key).write("a", "b").rotate().write("c")
     first.sink.close()
-    Ledger(tmp_path, key=key).write("d")
+    second = Ledger(tmp_path, key=key).write("d")
+    second.sink.write([Recorder(KEY).gap(second.clock.now, 7)])
     report = verified(tmp_path)
     assert report.findings == []
-    assert (report.files, report.records) == (3, 9)
+    assert (report.files, report.records, report.lost) == (3, 10, 7)
     assert sorted(report.endings.values()) == ["closed", "open"]
     assert report.heads[first.writer] == (first.chain.head.seq, first.chain.head.hash.decode())
 

@@ -17,10 +17,10 @@ from app.execution.execution import Outcome
 from app.execution.processes import confine, handle
 from app.http import disconnect, landing
 from app.methods.record import _OUTCOMES
-from app.protocol import headers, jsonrpc
+from app.protocol import headers, jsonrpc, trace_context
 from app.protocol.errors import ProtocolError
 from app.registry import explain, loader, schemas
-from app.settings import Settings
+from app.settings import Settings, tracing
 from app.state import memory
 from app.stdio import channel
 from app.stdio.credential import ACCESS_TOKEN, API_KEY
@@ -254,6 +254,11 @@ def test_every_field_and_outcome_of_a_request_is_explained() -> None:
         (explain.MAX_ERRORS, "| {} |"),
         (asking.MAX_ROUNDS, "asks | {} |"),
         (asking.MAX_STATE_CHARACTERS // 1024, "`requestState` | {} KiB"),
+        (trace_context.MAX_PARENT_CHARACTERS, "{} characters each, 32 members"),
+        (trace_context.MAX_STATE_MEMBERS, "512 characters each, {} members"),
+        (trace_context.MAX_BAGGAGE_CHARACTERS >> 10, "{} KiB, 256 characters a value"),
+        (trace_context.MAX_BAGGAGE_VALUE_CHARACTERS, "{} characters a value"),
+        (tracing.MAX_BAGGAGE_KEYS, "a value, {} keys"),
         (handles.MAX_VALUE_BYTES // 1024, "{} KiB, 30 days"),
         (landing.MAX_FORM_BYTES // 1024, "page | {} KiB | 413"),
         (landing.LOGIN_S, "fill it in | {} s"),

@@ -9,9 +9,9 @@ import pytest
 
 from app import __all__ as facade
 from app.configuration import load_settings
+from app.methods.discover import server_messages
 from app.registry.assembly import Assembly
 from app.registry.once import load_once
-from app.service import server_messages
 from tests.docs.commands import outputs
 from tests.docs.markdown import DOCS, Block, blocks, squeezed
 from tests.support.toolfiles import write

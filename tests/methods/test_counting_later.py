@@ -18,6 +18,7 @@ from app.execution.idempotency import Claims
 from app.execution.processes.pool import Processes
 from app.execution.results import ResultEncoder
 from app.methods.answers import Answer, Reply, Sender
+from app.methods.discover import server_messages
 from app.methods.tools import Asked, CallTool, ListTools
 from app.policy.limits import Limiter
 from app.protocol.errors import InvalidParams, ProtocolError, TooManyRequests, Unavailable
@@ -26,7 +27,6 @@ from app.protocol.schema import RequestMeta
 from app.protocol.sealed import KeyRing
 from app.registry.catalog import Catalog
 from app.registry.once import load_once
-from app.service import server_messages
 from app.settings import Settings
 from app.state.interface import Quota, Wait
 from app.state.memory import MemoryStore

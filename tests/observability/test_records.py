@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.methods.record import METHODS, RequestRecord
+from app.methods.record import LABELS, RequestRecord
 from app.observability import metrics
 from app.observability.counting import Names
 from app.observability.logs import EventLog
@@ -54,7 +54,7 @@ def test_ten_thousand_methods_and_statuses_are_a_few_series(log: EventLog) -> No
     assert len(labels) == 500 + 1  # statuses that HTTP has, and none
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", sorted(LABELS))
 def test_a_method_of_the_protocol_is_told_by_its_name(log: EventLog, method: str) -> None:
     record = RequestRecord()
     record.call(call(method, "x", "c"))

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from app.execution.execution import Outcome
-from app.methods.record import METHODS
+from app.methods.record import LABELS
 from app.observability import metrics
 from app.observability.counting import OTHER
 from tests.auth.office import Headers, key_table
@@ -237,7 +237,7 @@ def test_no_word_of_a_client_becomes_a_label(server: Watched) -> None:
 
     assert "evil" not in text
     assert now.labels(CALLS, "outcome") <= OUTCOMES
-    assert now.labels("mcp_requests_total", "method") <= {*METHODS, metrics.UNKNOWN, metrics.NONE}
+    assert now.labels("mcp_requests_total", "method") <= {*LABELS, metrics.UNKNOWN, metrics.NONE}
     assert now.labels("mcp_requests_total", "era") == {"modern", "initialize", metrics.NONE}
 
 

@@ -11,9 +11,10 @@ import orjson
 
 from app.backing import State
 from app.http.responses import CONNECTION_EXTENSION
+from app.methods.discover import server_messages
 from app.methods.observing import Ended
 from app.protocol.headers import HeaderMap
-from app.service import Service, server_messages
+from app.service import Service
 from app.settings import Settings
 from app.stdio.channel import Channel
 from app.stdio.door import Door

@@ -68,6 +68,7 @@ class OpenMeteo:
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str]]] = []
+        self.parents: list[str | None] = []
         self.ended = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever)
@@ -123,6 +124,7 @@ class OpenMeteo:
 
             def do_GET(self) -> None:
                 parts = urlsplit(self.path)
+                service.parents.append(self.headers.get("traceparent"))
                 status, body = service.answer(
                     parts.path, dict(parse_qsl(parts.query, keep_blank_values=True))
                 )

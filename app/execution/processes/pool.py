@@ -13,6 +13,7 @@ from app.execution.processes.crew import Counts, Crew, Waiting
 from app.execution.processes.handle import StartError, Worker, encode_call
 from app.execution.processes.nursery import Nursery
 from app.execution.processes.wire import CallToRun, Load, ToolToLoad, principal_fields
+from app.observability.propagation import context_headers
 from app.principal import Principal
 from app.protocol.errors import Unavailable
 from app.protocol.inbound import Call
@@ -132,9 +133,11 @@ class Processes:
         if place is None:  # it was turned on by new settings, and its workers get ready
             raise Unavailable("The tool's processes are being started.", retry_after_s=1)
         crew, number = place
+        meta, span = call.meta, execution.run_span
+        here = context_headers()  # the frame may be made in the turn of another call
 
         def frame() -> bytes:
-            meta = call.meta
+            current = here if span is None else span.begin_elsewhere()
             return encode_call(
                 CallToRun(
                     number,
@@ -148,11 +151,15 @@ class Processes:
                     None if meta.log_level is None else LOG_LEVELS.index(meta.log_level),
                     meta.progress_token is not None,
                     execution.is_draft,
+                    meta.trace,
+                    current,
                 )
             )
 
         execution.work = waiting = Waiting(crew, execution, frame)
         crew.submit(waiting)
+        if span is not None and waiting.worker is None:
+            span.waits = True
 
     def leave(self, execution: Execution) -> bool:
         waiting: Waiting = execution.work

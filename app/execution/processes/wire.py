@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from app.execution.results import ResultEncoder
 from app.principal import ANONYMOUS, Principal, read_only
 from app.protocol.schema import Implementation, RequestId
+from app.protocol.trace_context import TraceContext
 from app.settings import Settings
 
 _HEAD: Final = struct.Struct(">IBB")
@@ -145,6 +146,8 @@ class CallToRun(NamedTuple):
         log_level: Index of the mildest level that the client wants; None: no log messages.
         wants_progress: Whether the client sent a progress token.
         is_draft: Whether its result goes through hooks.
+        trace: Where the request hangs in its caller's trace.
+        current: Headers that stand for the span that is current in the server; empty: none is.
     """
 
     tool: int
@@ -158,6 +161,8 @@ class CallToRun(NamedTuple):
     log_level: int | None
     wants_progress: bool
     is_draft: bool
+    trace: TraceContext | None
+    current: Mapping[str, str]
 
 
 # Not `found`, which is the registry's; a principal has no credential to leave out.

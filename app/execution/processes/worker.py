@@ -31,6 +31,7 @@ from app.execution.processes.wire import (
 )
 from app.execution.results import INVALID_ARGUMENTS, BadResult
 from app.observability.logs import configure_logging
+from app.observability.propagation import carried_on
 from app.protocol.jsonrpc import dumps
 from app.registry.explain import explain_binding
 from app.registry.tool import Tool
@@ -143,7 +144,8 @@ class _Worker:
         self._allowance.begin(*tool.process)
         reason = ""
         try:
-            ending = self._ending(tool, call, channel)
+            with carried_on(call.current):
+                ending = self._ending(tool, call, channel)
         except MemoryError:
             self._allowance.lift()
             reason = "memory"
@@ -196,6 +198,7 @@ class _Worker:
                 settings=tool.settings,
                 lifespan=tool.source.lifespan_value,
                 channel=channel,
+                trace=call.trace,
             )
         if not tool.is_async:
             return tool.function(**keywords)
