@@ -21,11 +21,12 @@ async def test_it_is_not_ready_before_it_acts_on_what_was_decided() -> None:
     state.is_required, state.line.is_cut = True, True
     app = create_app(Settings.model_validate(CONFIG), state=state)
     async with app._lifespan(Starlette()):
-        assert app.service is not None
+        service = app.service
+        assert service is not None
         assert app.readiness().reasons == ("What administrators have decided is not known yet.",)
         state.line.is_cut = False
         await until(lambda: app.readiness().ready, "it is ready")
-        assert "beta" not in app.service.registry.catalog.tools
+        assert "beta" not in service.registry.catalog.tools
         state.line.is_cut = True
-        await until(lambda: app.service.fleet.problem is not None, "it cannot follow")
+        await until(lambda: service.fleet.problem is not None, "it cannot follow")
         assert app.readiness().ready
