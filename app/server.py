@@ -103,7 +103,9 @@ class App(Application):
             reasons.append("The server is drained.")
         if service.state.is_required and service.state.problem:
             reasons.append("The shared state cannot be used; the log says why.")
-        return Readiness(not reasons, tuple(reasons), service.fleet.detail())
+        # Of a server alone there is nobody to compare with.
+        detail = service.fleet.detail() if service.state.is_shared else {}
+        return Readiness(not reasons, tuple(reasons), detail)
 
     @property
     def is_draining(self) -> bool:
