@@ -68,5 +68,4 @@ def traced(state: State, spans: Spans | None) -> State:
 
 def key_ring(settings: Settings) -> KeyRing:
     """The configured keys, or one that lives as long as the process."""
-    keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
-    return KeyRing(keys or [secrets.token_bytes(32)])
+    return KeyRing(settings.secrets.encoded or [secrets.token_bytes(32)])

@@ -121,7 +121,7 @@ def keys_of(settings: Settings) -> tuple[bytes | None, bytes]:
 
     Without ``[secrets] keys`` the chain has none, and the other one lives as long as the process.
     """
-    configured = [key.get_secret_value().encode() for key in settings.secrets.keys]
+    configured = settings.secrets.encoded
     if not configured:
         return None, secrets.token_bytes(32)
     ring = KeyRing(configured)

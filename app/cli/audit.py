@@ -164,7 +164,7 @@ def instant(text: str | None) -> str | None:
 
 
 def _keys(settings: Settings, purpose: str) -> tuple[bytes, ...]:
-    configured = [key.get_secret_value().encode() for key in settings.secrets.keys]
+    configured = settings.secrets.encoded
     return KeyRing(configured).derived(purpose) if configured else ()
 
 

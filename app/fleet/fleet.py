@@ -71,6 +71,7 @@ class Fleet:
         control: The document that this process acts on.
         members: Everybody who was heard lately.
         problem: Why the document cannot be followed now; None: it can.
+        is_informed: Whether the store has ever said what was decided, and this process acts on it.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Fleet:
         self.replica = replica
         self.control = Control()
         self.problem: str | None = None
+        self.is_informed = False
         self._pid = pid
         self._bus = bus
         self._site = site
@@ -224,6 +226,7 @@ class Fleet:
         else:
             self._note_problem(None)
         if control.epoch == self.control.epoch:
+            self.is_informed = self._keeper.has_read
             return
         since = self._monotonic()
         try:
@@ -233,7 +236,7 @@ class Fleet:
                 self._failed = control.epoch
                 log.exception("control_not_applied", revision=control.revision)
             return
-        self.control = control
+        self.control, self.is_informed = control, self._keeper.has_read
         log.info(
             "control_applied",
             revision=control.revision,

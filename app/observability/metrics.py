@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from app.observability.counting import Counter, Family, Gauge, Histogram, Names
+from app.settings.metrics import BUCKETS, MAX_TOOLS
 
 UNKNOWN: Final = "(unknown)"
 """Label of every tool that a caller cannot see, and of every method that MCP does not have."""
@@ -14,13 +15,8 @@ UNKNOWN: Final = "(unknown)"
 NONE: Final = "(none)"
 """Label of what there is not: a method that could not be read, a status that was never sent."""
 
-RESPONSE_BUCKETS: Final = (
-    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5),
-    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
-)
 _LAG_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _STATE_BUCKETS: Final = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-MAX_TOOLS: Final = 1000
 
 FAMILIES: Final[dict[str, Family]] = {}
 """By name."""
@@ -50,7 +46,7 @@ RESPONSE_TIME: Final = _histogram(
     "mcp_response_time_seconds",
     "From a call's arrival to its answer; refused calls are not in it.",
     "tool",
-    bounds=RESPONSE_BUCKETS,
+    bounds=BUCKETS,
 )
 REQUESTS: Final = _counter(
     "mcp_requests_total", "Messages of clients that have ended.", "method", "era", "status"

@@ -133,8 +133,9 @@ class Folder:
             for file in sorted(self._path.glob("*.json")):
                 if file.stem in (self._name, _RETIRED):
                     continue
+                lives = self._lives(file.stem)  # before: its last word comes before its end
                 found = self._read(file.stem)
-                if self._lives(file.stem):
+                if lives:
                     together = together if found is None else added(together, found)
                 else:
                     dead.append(file.stem)

@@ -51,5 +51,5 @@ def library_of(settings: Settings) -> Library:
 
 
 def _vault(settings: Settings) -> Vault:
-    keys = [key.get_secret_value().encode() for key in settings.secrets.keys]
+    keys = settings.secrets.encoded
     return Vault(KeyRing(keys) if keys else None)

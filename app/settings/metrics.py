@@ -9,6 +9,8 @@ from app.settings.base import Section
 MAX_BUCKETS: Final = 50
 BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
+MAX_TOOLS: Final = 1000
+
 
 class MetricsSettings(Section):
     buckets: Annotated[
@@ -23,7 +25,7 @@ class MetricsSettings(Section):
             description="Names of tools that get series of their own, until the process ends; "
             "those that come later are counted together, as `(other)`.",
         ),
-    ] = 1000
+    ] = MAX_TOOLS
 
     @field_validator("buckets")
     @classmethod

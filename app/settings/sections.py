@@ -143,6 +143,11 @@ class SecretsSettings(Section):
             )
         return value
 
+    @property
+    def encoded(self) -> list[bytes]:
+        """The keys as bytes, newest first."""
+        return [key.get_secret_value().encode() for key in self.keys]
+
 
 REDACTED_LOCALES: Final = (
     *("ar", "at", "au", "be", "bg", "br", "ca", "ch", "cl", "cn", "cz", "de", "dk", "ee", "es"),

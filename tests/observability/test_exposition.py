@@ -107,11 +107,6 @@ async def test_a_folder_that_is_gone_leaves_its_own(
     assert capsys.readouterr().out.count("metrics_not_shared") == 1
 
 
-def test_the_buckets_are_those_that_the_settings_say() -> None:
-    assert Settings().metrics.buckets == metrics.RESPONSE_BUCKETS
-    assert Settings().metrics.max_tools == metrics.MAX_TOOLS
-
-
 @rows(
     "buckets",
     ("none", []),

@@ -11,6 +11,7 @@ from app.protocol.errors import InvalidParams
 from app.protocol.inbound import Call
 from app.protocol.jsonrpc import Message
 from app.protocol.schema import Implementation, RequestMeta
+from app.settings.metrics import MAX_TOOLS
 
 MANY = 10_000
 
@@ -20,7 +21,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> EventLog:
     """One that writes nothing, beside families that are empty."""
     for family in metrics.FAMILIES.values():
         monkeypatch.setattr(family, "values", {})
-    monkeypatch.setattr(metrics, "tools", Names(metrics.MAX_TOOLS))
+    monkeypatch.setattr(metrics, "tools", Names(MAX_TOOLS))
     silent = EventLog("request")
     silent.is_enabled = False
     return silent

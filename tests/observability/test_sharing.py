@@ -108,6 +108,22 @@ def test_those_that_live_and_those_that_do_not_are_counted(folder: Folder, tmp_p
         assert living.with_others(snapshot(10)).values[CALLS] == {LABELS: 111}
 
 
+def test_what_a_process_says_at_its_end_counts_also_if_somebody_is_just_reading(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaving = Folder(tmp_path, "leaving")
+    leaving.write(snapshot(10).encoded())
+    lives = Folder._lives
+
+    def ends_first(reading: Folder, name: str) -> bool:
+        leaving.write(snapshot(20).encoded())
+        leaving.close()
+        return lives(reading, name)
+
+    monkeypatch.setattr(Folder, "_lives", ends_first)
+    assert folder.with_others(snapshot(1)).values[CALLS] == {LABELS: 21}
+
+
 def test_one_that_has_begun_and_said_nothing_changes_nothing(
     folder: Folder, tmp_path: Path
 ) -> None:
