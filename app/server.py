@@ -105,7 +105,9 @@ class App(Application):
             reasons.append("The shared state cannot be used; the log says why.")
         elif service.state.is_required and not service.fleet.is_informed:
             reasons.append("What administrators have decided is not known yet.")
-        return Readiness(not reasons, tuple(reasons), service.fleet.detail())
+        # Of a server alone there is nobody to compare with.
+        detail = service.fleet.detail() if service.state.is_shared else {}
+        return Readiness(not reasons, tuple(reasons), detail)
 
     @property
     def is_draining(self) -> bool:

@@ -136,12 +136,13 @@ async def test_readiness_does_not_need_a_state_that_is_not_required() -> None:
 
 
 async def test_readiness_tells_whether_the_fleet_is_alike() -> None:
-    async with serving() as (app, client):
-        assert app.service is not None
-        body = (await asyncio.to_thread(client.get, "/readyz")).json()
-        assert app.replica not in str(body)  # anybody may read it: it names no machine
-        assert app.service.registry.catalog.fingerprint.startswith(body["catalog"])
-        assert (body["members"], body["agree"], body["disagreements"]) == (1, True, [])
+    with RedisServer() as redis:
+        async with serving(state={"url": redis.url}) as (app, client):
+            assert app.service is not None
+            body = (await asyncio.to_thread(client.get, "/readyz")).json()
+            assert app.replica not in str(body)  # anybody may read it: it names no machine
+            assert app.service.registry.catalog.fingerprint.startswith(body["catalog"])
+            assert (body["members"], body["agree"], body["disagreements"]) == (1, True, [])
 
 
 async def test_health_prints_the_reasons() -> None:
