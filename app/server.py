@@ -199,6 +199,6 @@ class App(Application):
             service.registry,
             authenticator=lambda: service.endpoint.authenticator,
             administrators=lambda: service.administrators,
-            readiness=lambda: self.readiness().value,
+            readiness=lambda: self.readiness().own,
             is_lasting=service.is_lasting,
         )

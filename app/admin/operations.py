@@ -47,8 +47,7 @@ class Console(NamedTuple):
     Attributes:
         authenticator: Gives what says who calls.
         administrators: Gives the keys of administrators.
-        readiness: Says whether requests should be sent here, and why not, and whether the fleet
-            agrees; see ``Fleet.detail``.
+        readiness: Says whether requests should be sent here, and why not.
         is_lasting: Whether what is decided survives this process.
     """
 
@@ -80,6 +79,7 @@ class Operations:
         fleet, control = self._fleet, self._fleet.control
         return {
             **self._console.readiness(),
+            **fleet.detail(),
             "replica": fleet.replica,
             "problem": fleet.problem,
             "lasting": self._console.is_lasting,

@@ -15,12 +15,13 @@ CREATE TABLE calls (
 
 # The percentile is the least value that so many of a hundred calls do not exceed (nearest rank):
 # an exact value that was measured, and no estimate. Refusals have no latency of the tool's.
-_QUERY: Final = """
+# (A tuple of plain texts is written alike in Python and in SQL.)
+_QUERY: Final = f"""
 WITH timed AS (
     SELECT tool, version, duration_ms,
         row_number() OVER (PARTITION BY tool, version ORDER BY duration_ms) AS place,
         count(*) OVER (PARTITION BY tool, version) AS number
-    FROM calls WHERE outcome NOT IN ('denied', 'limited')
+    FROM calls WHERE outcome NOT IN {REFUSALS}
 ), percentiles AS (
     SELECT tool, version,
         max(CASE WHEN place = (number * 50 + 99) / 100 THEN duration_ms END) AS p50,
@@ -30,14 +31,14 @@ WITH timed AS (
     FROM timed GROUP BY tool, version
 )
 SELECT calls.tool, calls.version, count(*) AS calls,
-    sum(outcome IN ('tool_error', 'internal_error', 'timeout', 'protocol_error')) AS errors,
-    sum(outcome IN ('denied', 'limited')) AS refused,
+    sum(outcome IN {ERRORS}) AS errors,
+    sum(outcome IN {REFUSALS}) AS refused,
     count(DISTINCT caller) AS callers, p50, p90, p99, longest
 FROM calls LEFT JOIN percentiles
     ON percentiles.tool = calls.tool AND percentiles.version = calls.version
 GROUP BY calls.tool, calls.version
 ORDER BY calls DESC, calls.tool, calls.version
-"""
+"""  # noqa: S608  # of words of our own
 
 
 class Usage(NamedTuple):

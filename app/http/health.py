@@ -30,14 +30,13 @@ class Readiness:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def value(self) -> dict[str, Any]:
-        """All of it as plain JSON data."""
-        own = {"ready": self.ready, "reasons": list(self.reasons)}
-        return own | dict(self.detail) | own
+    def own(self) -> dict[str, Any]:
+        """Without the detail, as plain JSON data."""
+        return {"ready": self.ready, "reasons": list(self.reasons)}
 
     def encoded(self) -> bytes:
         """A JSON object on a line of its own, for whoever asks by hand."""
-        return dumps(self.value) + b"\n"
+        return dumps(self.own | dict(self.detail) | self.own) + b"\n"
 
 
 async def healthz(_: Request) -> Response:

@@ -1,7 +1,8 @@
-"""A server that starts while the store cannot be reached, and others have decided something."""
+"""Servers that start alone: without the store that others have, or without others."""
 
 from starlette.applications import Starlette
 
+from app.admin.operations import Operations
 from app.fleet.control import Control, Epoch
 from app.fleet.keeping import DOCUMENT
 from app.policy.rollouts import Switch
@@ -30,3 +31,13 @@ async def test_it_is_not_ready_before_it_acts_on_what_was_decided() -> None:
         state.line.is_cut = True
         await until(lambda: service.fleet.problem is not None, "it cannot follow")
         assert app.readiness().ready
+
+
+async def test_a_server_alone_tells_its_administrators_as_much() -> None:
+    app = create_app(Settings.model_validate(CONFIG))
+    async with app._lifespan(Starlette()):
+        service = app.service
+        assert service is not None
+        status = Operations(app._console(service)).status()
+    assert (status["ready"], status["agree"], status["one_revision"]) == (True, True, True)
+    assert (status["lasting"], len(status["fleet"])) == (False, 1)
