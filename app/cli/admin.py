@@ -134,16 +134,13 @@ def rollout(
     as_json: JsonOption = False,
     timeout_s: TimeoutOption = 10.0,
 ) -> None:
-    """Serve a tool to a share of the callers, or to some tenants."""
+    """Serve a tool to a share of the callers, or to some tenants. One that is off stays off."""
     if everybody == (percent is not None or bool(tenant)):
         fail("say --percent, --tenant or both; or --everybody alone", Exit.USAGE)
     server = _Server(url, key_file, config, timeout_s)
     path = f"tools/{_step(tool)}/switch"
-    if everybody:
-        answer = server.ask("DELETE", path)
-    else:
-        answer = server.ask("PUT", path, {"percent": percent, "tenants": tenant or []})
-    _done(answer, as_json)
+    # What is not said stays as it is: a rollout must not undo that a tool was switched off.
+    _done(server.ask("PATCH", path, {"percent": percent, "tenants": tenant or []}), as_json)
 
 
 @admin.command()

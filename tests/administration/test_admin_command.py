@@ -40,6 +40,15 @@ def test_a_tool_goes_and_comes(run: Run, fleet: Fleet) -> None:
     assert "beta" in fleet[1].names()
 
 
+def test_a_rollout_does_not_switch_on_what_was_switched_off(run: Run, fleet: Fleet) -> None:
+    assert run("disable", "beta").exit_code == 0
+    for said in (["--percent", "100"], ["--tenant", "acme"], ["--everybody"]):
+        assert run("rollout", "beta", *said).exit_code == 0
+        assert all("beta" not in replica.names("ada") for replica in fleet.replicas)
+    assert run("enable", "beta").exit_code == 0
+    assert all("beta" in replica.names("ada") for replica in fleet.replicas)
+
+
 def test_a_rollout_grows_until_it_is_over(run: Run, fleet: Fleet) -> None:
     first = run("rollout", "beta", "--percent", "0", "--tenant", "acme")
     assert first.stdout.splitlines()[-1] == "beta: 0 % and tenants acme"
@@ -47,6 +56,7 @@ def test_a_rollout_grows_until_it_is_over(run: Run, fleet: Fleet) -> None:
     assert run("disable", "beta").stdout.splitlines()[-1] == (
         "beta: off (then 0 % and tenants acme)"
     )
+    assert run("enable", "beta").exit_code == 0
     assert run("rollout", "beta", "--everybody").exit_code == 0
     assert "beta" in fleet[1].names("eve")
 
