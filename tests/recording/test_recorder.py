@@ -23,12 +23,11 @@ KEYS = KeyRing([b"k" * 32])
 
 
 @pytest.fixture
-def logs() -> Iterator[LogCapture]:
-    """What is written to the log."""
+def logs(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
+    """What is written to the log, however other tests have set it up."""
     capture = LogCapture()
-    structlog.configure(processors=[capture])
-    yield capture
-    structlog.reset_defaults()
+    monkeypatch.setattr(module, "log", structlog.wrap_logger(None, processors=[capture]))
+    return capture
 
 
 def _folder(path: Path, **bounds: Any) -> Folder:
