@@ -21,6 +21,9 @@ AGAIN_AFTER_S: Final = 0.25
 TRIES: Final = 60
 """A caller with an idempotency key comes back for fifteen seconds."""
 
+GOODBYE_S: Final = 0.3
+"""TLS connections that were closed say goodbye afterwards; the event loop has to live for that."""
+
 DEADLINE_MS: Final = 2000
 """Which callers ask for. What became of a call whose server died is settled ten seconds later."""
 
@@ -160,6 +163,7 @@ class Crowd:
                 calls.create_task(self._see_through(client, fate))
                 number += 1
                 await asyncio.sleep(began + number / self._rate - time.monotonic())
+        await asyncio.sleep(GOODBYE_S)
 
     async def _see_through(self, client: httpx2.AsyncClient, fate: Fate) -> None:
         for _ in range(TRIES if fate.keyed else 1):

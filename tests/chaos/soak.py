@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import httpx2
 
-from tests.chaos.crowd import Figures
+from tests.chaos.crowd import GOODBYE_S, Figures
 from tests.chaos.scenarios import pause
 from tests.chaos.system import TOOLS, System
 from tests.support.client import modern_request
@@ -105,6 +105,7 @@ class Listeners:
         ):
             for _ in range(LISTENERS):
                 streams.create_task(self._listen(client))
+        await asyncio.sleep(GOODBYE_S)
 
     async def _listen(self, client: httpx2.AsyncClient) -> None:
         request = modern_request(
