@@ -224,7 +224,7 @@ def _unavailable(error: StoreUnavailable | Contended) -> Response:
     if isinstance(error, Contended):
         said = "Others are changing something as well; nothing was changed."
     else:
-        said = "The store cannot be reached, so nothing was changed, as far as is known."
+        said = f"The store cannot be used, so nothing was changed, as far as is known: {error}."
     refusal = Unavailable(said, retry_after_s=RETRY_S)
     response = _error(refusal.http_status, refusal.message)
     response.raw_headers += refusal.headers

@@ -19,6 +19,8 @@ _NAME: Final = re.compile(r"(?P<writer>[A-Za-z0-9._-]{1,128})\.(?P<part>[0-9]{6,
 _MODE: Final = 0o600
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
+DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
 
 class Part(NamedTuple):
     """The name of a file: ``part`` counts the files of a writer from 1."""
@@ -118,6 +120,7 @@ class OpenFile:
 
     def __init__(self, directory: int, part: Part) -> None:
         self.part = part
+        self._directory = directory
         self.size = 0
         self.is_torn = False
         self._descriptor = os.open(part.name, _FLAGS, _MODE, dir_fd=directory)
@@ -157,9 +160,15 @@ class OpenFile:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is still there and nobody else has written to it."""
-        found = os.fstat(self._descriptor)
-        return found.st_nlink > 0 and found.st_size == self.size
+        """Whether it is still there under its name, and nobody else has written to it."""
+        own = os.fstat(self._descriptor)
+        if own.st_nlink == 0 or own.st_size != self.size:
+            return False
+        try:
+            named = os.stat(self.part.name, dir_fd=self._directory, follow_symlinks=False)
+        except OSError:
+            return False
+        return os.path.samestat(own, named)
 
     def close(self) -> None:
         """Be done with it."""
@@ -173,7 +182,7 @@ def open_directory(path: Path) -> int:
         OSError: It cannot be made or opened, or nothing can be written in it.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(path, DIRECTORY_FLAGS)
     if not os.access(path, os.W_OK | os.X_OK):
         os.close(descriptor)
         raise PermissionError(13, "Permission denied", str(path))

@@ -11,6 +11,7 @@ import structlog
 
 from app.audit.chain import Chain
 from app.audit.files import (
+    DIRECTORY_FLAGS,
     OpenFile,
     Part,
     is_in_use,
@@ -147,7 +148,12 @@ class FileSink:
         old, chain = self._file, self._chain
         if self._next is None:
             # Before the old one says that another follows: so there always is one.
-            self._next = OpenFile(self._directory, Part(self._writer, old.part.part + 1))
+            part = Part(self._writer, old.part.part + 1)
+            try:
+                self._next = OpenFile(self._directory, part)
+            except FileNotFoundError:  # the folder was taken away; is there another one by now?
+                self._reopen()
+                self._next = OpenFile(self._directory, part)
         if not (old.is_torn or self._is_closed):
             before = chain.head
             try:
@@ -164,6 +170,12 @@ class FileSink:
         self._file, self._next, self._is_closed = self._next, None, False
         old.close()
         self._prune()
+
+    def _reopen(self) -> None:
+        """Go on in the folder that is there now. None is made: a volume may have been there."""
+        directory = os.open(self._path, DIRECTORY_FLAGS)
+        os.close(self._directory)
+        self._directory = directory
 
     def _begin(self, file: OpenFile, more: dict[str, Any]) -> None:
         before = self._chain.head

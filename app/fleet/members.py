@@ -18,6 +18,8 @@ ALIVE_S: Final = 3.5
 """A member that was not heard for this long has gone."""
 CLOCK_S: Final = 5.0
 """Clocks may differ by this much: what hangs on them is measured in tens of seconds."""
+CROWDED_S: Final = 0.25
+"""While there is no room for more members, it is looked this often for who has gone."""
 MAX_BEAT: Final = 4096
 MAX_MEMBERS: Final = 1000
 MAX_KEYS: Final = 32
@@ -144,6 +146,7 @@ class Members:
         self._clock = clock
         self._monotonic = monotonic
         self._heard: dict[str, Heard] = {}
+        self._looked_at = monotonic()
 
     def hear(self, data: bytes) -> bool:
         """Take in a heartbeat. Returns whether it was one, and there was room."""
@@ -155,9 +158,11 @@ class Members:
         if member.leaving:
             self._heard.pop(member.name, None)
             return True
-        self._forget_silent()
         if len(self._heard) >= MAX_MEMBERS and member.name not in self._heard:
-            return False
+            # Only then, and not each time: whoever shouts must not cost a look at all.
+            self._forget_silent(at_most_each_s=CROWDED_S)
+            if len(self._heard) >= MAX_MEMBERS:
+                return False
         self._note(member)
         return True
 
@@ -186,8 +191,11 @@ class Members:
         now = self._monotonic()
         self._heard[member.name] = Heard(member, now, member.clock - self._clock())
 
-    def _forget_silent(self) -> None:
+    def _forget_silent(self, *, at_most_each_s: float = 0.0) -> None:
         now = self._monotonic()
+        if now - self._looked_at < at_most_each_s:
+            return
+        self._looked_at = now
         self._heard = {
             name: heard
             for name, heard in self._heard.items()

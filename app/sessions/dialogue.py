@@ -123,8 +123,11 @@ class Dialogues:
         return response
 
     def _hear(self, message: bytes) -> None:
-        id, session_id, response = loads_encoded(message)  # it may be deeper than a body by now
-        waiting = self._waiting.get(id)
+        try:
+            id, session_id, response = loads_encoded(message)  # it may be deeper than a body by now
+            waiting = self._waiting.get(id) if isinstance(response, dict) else None
+        except (ValueError, TypeError, RecursionError):
+            return  # no server has said this: others may write to the bus
         if waiting is not None and waiting[0] == session_id and not waiting[1].done():
             waiting[1].set_result(response)
 

@@ -218,12 +218,16 @@ class LegacyMethods:
         return forget
 
     def _hear_end(self, message: bytes) -> None:
-        for tell in tuple(self._enders.get(message.decode(), ())):
+        # Others may write to the bus: what is no id is the id of no session.
+        for tell in tuple(self._enders.get(message.decode("utf-8", "replace"), ())):
             tell()
 
     def _hear_cancel(self, message: bytes) -> None:
-        session_id, id = loads(message)
-        execution = self._running.get((session_id, id))
+        try:
+            session_id, id = loads(message)
+            execution = self._running.get((session_id, id))
+        except (ProtocolError, ValueError, TypeError):
+            return  # no server has said this
         if execution is not None:
             execution.cancel()
 

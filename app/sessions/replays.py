@@ -255,7 +255,7 @@ class Replays:
             unsubscribe()
 
     def _hear_attach(self, message: bytes) -> None:
-        recording = self._live.get(message.decode())
+        recording = self._live.get(message.decode("utf-8", "replace"))
         if recording is not None:
             recording.attach()
 

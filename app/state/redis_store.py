@@ -98,8 +98,12 @@ class RedisStore:
                 await self._link.run(RESTORE, self._ledger(owner), name)
 
     def _value(self, key: str, found: Any) -> bytes:
-        if not isinstance(found, bytes) or b"\n" not in found:
+        if not isinstance(found, bytes):
             raise self._link.distrust(key)
+        if b"\n" not in found:
+            # Somebody else has written there. The connection is well: to give it up would fail
+            # what all others ask, again each time that this is read.
+            raise StoreUnavailable(f"what lies at {key[:100]} was not written by this server")
         return found.partition(b"\n")[2]
 
     async def _write(

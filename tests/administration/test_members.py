@@ -124,6 +124,19 @@ def test_members_and_their_words_are_bounded() -> None:
     assert not members.hear(other().encode() + b" " * MAX_BEAT)
 
 
+def test_a_heartbeat_is_not_heard_at_the_cost_of_looking_through_all() -> None:
+    clock = _clock()
+    members = heard(*(other(pid=number) for number in range(MAX_MEMBERS - 1)), clock=clock)
+    assert not members.hear(other(replica="late").encode())
+    known = members._heard
+    for number in range(100):
+        assert members.hear(other(pid=number).encode())
+        assert not members.hear(other(replica="late", pid=number).encode())
+    assert members._heard is known, "it was made anew"
+    clock.now += ALIVE_S
+    assert members.hear(other(replica="late").encode()), "others have gone"
+
+
 def test_who_says_nothing_has_gone_and_who_says_goodbye_at_once() -> None:
     clock = _clock()
     members = heard(other(), other(replica="host-3"), clock=clock)

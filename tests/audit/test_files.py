@@ -1,6 +1,7 @@
 """Files: who may read them, when a next one begins, when old ones go, and what a disk does."""
 
 import resource
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,6 +93,34 @@ def test_a_file_that_somebody_takes_away_is_followed_by_another(tmp_path: Path) 
     ledger.write("b")
     assert b'"tool":"b"' in ledger.file(2).read_bytes()
     assert any("is missing" in each for each in found(tmp_path))
+
+
+@pytest.mark.parametrize("puts_a_link", [False, True])
+def test_a_file_that_somebody_renames_is_followed_by_another(
+    tmp_path: Path, puts_a_link: bool
+) -> None:
+    ledger = Ledger(tmp_path).write("a")
+    moved = ledger.file().rename(tmp_path / "rotated.log")
+    if puts_a_link:
+        ledger.file().symlink_to(moved)
+    ledger.write("b")
+    assert b'"tool":"b"' not in moved.read_bytes()
+    assert b'"tool":"b"' in ledger.file(2).read_bytes()
+    assert any("is missing" in each for each in found(tmp_path))
+
+
+def test_a_folder_that_comes_back_is_written_to_again(tmp_path: Path) -> None:
+    folder = tmp_path / "audit"
+    ledger = Ledger(folder).write("a")
+    shutil.rmtree(folder)
+    with pytest.raises(FileNotFoundError):
+        ledger.write("b")
+    assert not folder.exists(), "a volume may have been there"
+    folder.mkdir()
+    ledger.write("b").rotate().write("c")
+    assert b'"tool":"b"' in ledger.file(2).read_bytes()
+    assert b'"tool":"c"' in ledger.file(3).read_bytes()
+    assert [each for each in found(folder) if "is missing" not in each] == []
 
 
 def test_a_file_that_somebody_writes_to_is_followed_by_another(tmp_path: Path) -> None:

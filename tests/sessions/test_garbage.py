@@ -1,11 +1,16 @@
 """Whatever a client of an older revision sends, it gets an answer that is no accident."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.sessions.dialogue import TOPIC as ANSWER_TOPIC
+from app.sessions.methods import CANCEL_TOPIC, END_TOPIC
+from app.sessions.replays import ATTACH_TOPIC
+from tests.sessions.carrying import carrying
 from tests.sessions.conftest import Open
 from tests.support.legacy_schema import VERSIONS
 from tests.support.server import ServerProcess
@@ -82,3 +87,28 @@ def test_nothing_that_is_sent_is_an_accident(
     assert b"-32603" not in response.content
     assert not old.logs("request_failed") and not old.logs("tool_failed")
     conversation.__exit__()
+
+
+SHOUTED = (
+    b"",
+    b"\xff\xfe",
+    b"nothing",
+    b"[" * 100_000,
+    b"1",
+    b"null",
+    b"{}",
+    b"[1]",
+    b"[[],[]]",
+    b'[{"a":1},{"b":1}]',
+    b'[[],"session",{}]',
+    b'["id","session",null]',
+    b'["id","session",' + b"9" * 5000 + b"]",
+)
+"""Whoever may write to the bus of replicas may have said this."""
+
+
+async def test_nothing_that_is_shouted_on_the_bus_is_an_accident(tmp_path: Path) -> None:
+    async with carrying(tmp_path) as carries:
+        for topic in (ANSWER_TOPIC, CANCEL_TOPIC, END_TOPIC, ATTACH_TOPIC):
+            for message in SHOUTED:
+                await carries.state.bus.publish(topic, message)  # raises what a hearer raises

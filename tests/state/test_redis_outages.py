@@ -357,3 +357,21 @@ async def test_calls_fail_in_time_also_while_a_lost_connection_is_made_anew(
         assert await link.command("a", "GET", "a") is None
     finally:
         await link.close()
+
+
+async def test_what_somebody_else_has_written_fails_who_reads_it_and_nobody_else(
+    kind: str, open_state: OpenState
+) -> None:
+    with RedisServer(kind) as redis, structlog.testing.capture_logs() as logs:
+        state = await open_state(redis.url, **QUICK)
+        await state.kept.set("planted", b"1", ttl_s=60)
+        with redis.connection() as client:
+            (key,) = client.scan_iter("*planted*")
+            client.set(key, b"garbage", ex=60)
+        asked = [state.kept.get("planted"), state.kept.set("well", b"2", ttl_s=60)]
+        planted, well = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(planted, StoreUnavailable)
+        assert "not written by this server" in str(planted)
+        assert well is None
+        assert await state.kept.get("well") == b"2"
+        assert not [line for line in logs if line["event"] == "state_lost"]
