@@ -277,7 +277,7 @@ class Fleet:
         known = max(_revisions(self.members.living()), default=0)
         if not await self._until(lambda: self._keeper.newest.revision >= known, BARRIER_S):
             raise StoreUnavailable(
-                "another replica knows of newer decisions than the store has; try again"
+                "another replica knows of newer decisions than the store has"
             )
 
     # Being heard.
