@@ -274,9 +274,7 @@ class Fleet:
         await self._keeper.look(whole=True)
         known = max(_revisions(self.members.living()), default=0)
         if not await self._until(lambda: self._keeper.newest.revision >= known, BARRIER_S):
-            raise StoreUnavailable(
-                "another replica knows of newer decisions than the store has; try again"
-            )
+            raise StoreUnavailable("another replica knows of newer decisions than the store has")
 
     # Being heard.
 
