@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.support.client import McpClient
 from tests.support.server import ServerFactory, ServerProcess
@@ -22,6 +23,25 @@ CONFIG: Mapping[str, Any] = {
     "tools": {"reload": False},
     "overrides": {"context_seen": {"settings": {"greeting": "hello"}}},
 }
+
+
+@pytest.fixture(autouse=True)
+def _log_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Commands that run in the process of the tests set up its log, with streams of their own."""
+    configure = structlog.configure
+
+    def without_memory(**how: Any) -> None:
+        # A logger that was used once would keep the stream of that test for all others.
+        configure(**{**how, "cache_logger_on_first_use": False})
+
+    monkeypatch.setattr(structlog, "configure", without_memory)
+    monkeypatch.setattr("app.observability.logs._redact", None)
+    before = structlog.get_config() if structlog.is_configured() else None
+    yield
+    if before is not None:
+        configure(**before)
+    elif structlog.is_configured():
+        structlog.reset_defaults()
 
 
 def _factory(stack: ExitStack) -> Callable[..., ServerProcess]:
