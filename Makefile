@@ -48,7 +48,7 @@ run: $(STAMPS)/runtime $(STAMPS)/tools ## serve tools/ at http://127.0.0.1:8000/
 
 .PHONY: test
 test: $(STAMPS)/dev $(STAMPS)/tools $(SUITE)/$(NPM) $(IDENTITY)/$(NPM) ## run all tests, the conformance suite among them (ARGS)
-	$(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+	$(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: check
 check: $(STAMPS)/dev $(STAMPS)/tools ## format, lint, types and import rules

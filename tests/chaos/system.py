@@ -72,6 +72,8 @@ class System:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        for replica in self.replicas:  # all at once: each has its drain window
+            replica.terminate()
         self._stack.__exit__(kind, error, trace)
 
     def _start(self, number: int) -> ServerProcess:
