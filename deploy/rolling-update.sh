@@ -5,13 +5,17 @@
 #   deploy/rolling-update.sh
 #
 # Where the new ones do not become healthy it stops there: the old ones go on, and the new ones are removed.
+# HAProxy and Valkey stay as they are: `docker compose up --wait` takes up what has changed of them.
+#
+# (Without --no-deps: with it Compose leaves depends_on out of what it remembers of the new servers, and the next
+# `docker compose up` would replace them all at once.)
 set -eu
 
 old=$(docker compose ps --quiet app)
 count=$(printf '%s\n' "$old" | grep -c .) || { echo "nothing runs: docker compose up --build --wait" >&2; exit 1; }
 
 docker compose build app
-if ! docker compose up --detach --wait --no-deps --no-recreate --scale app=$((count * 2)) app; then
+if ! docker compose up --detach --wait --no-recreate --scale app=$((count * 2)) app; then
   for id in $(docker compose ps --all --quiet app); do
     case $old in *"$id"*) ;; *) docker rm --force "$id" >/dev/null ;; esac
   done

@@ -22,6 +22,11 @@ from app.protocol.jsonrpc import canonical
 from app.protocol.sealed import KeyRing
 from app.settings import Settings
 
+_OUTCOMES: Final = (
+    *("ok", "input_required", "tool_error", "denied", "limited", "timeout", "cancelled"),
+    *("protocol_error", "internal_error"),
+)
+
 audit = typer.Typer(
     name="audit", help="Verify the audit record, and search it.", no_args_is_help=True
 )
@@ -80,10 +85,7 @@ def search(
     tool: Annotated[str | None, typer.Option(help="The name of a tool")] = None,
     outcome: Annotated[
         str | None,
-        typer.Option(
-            help="ok, input_required, tool_error, denied, limited, timeout, cancelled, "
-            "protocol_error or internal_error"
-        ),
+        typer.Option(help=f"{', '.join(_OUTCOMES[:-1])} or {_OUTCOMES[-1]}"),
     ] = None,
     arguments: Annotated[
         str | None,
@@ -93,6 +95,8 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Show calls in the order of time. With --json one record a line."""
+    if outcome is not None and outcome not in _OUTCOMES:
+        raise typer.BadParameter(f"{outcome} is no outcome; there are {', '.join(_OUTCOMES)}")
     settings = load_or_exit(config, {})
     digest = None if arguments is None else _digest(arguments, settings)
     wanted = Wanted(instant(since), instant(until), principal, tool, outcome, digest)

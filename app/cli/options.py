@@ -1,5 +1,6 @@
 """Options that several commands share, and what they load."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -34,6 +35,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for program
 
 errors = Console(stderr=True, highlight=False)
 out = Console(highlight=False)
+if not out.is_terminal and "COLUMNS" not in os.environ:
+    out.width = 200  # a file or another program has no width that tables should be folded into
 
 
 def config_file(config: Path | None) -> Path | None:

@@ -51,11 +51,12 @@ def stats(
 
 
 def _print(found: list[Usage], served: list[str] | None) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption="p50, p90, p99, max: ms")
-    table.add_column("Tool", overflow="fold", min_width=16)
+    # Narrow enough for 80 columns: what is wider is cut off at the right without a word.
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, caption="p50, p90, p99, max: ms")
+    table.add_column("Tool", overflow="fold", min_width=12)
     table.add_column("Version", no_wrap=True)
     for name in ("Calls", "Errors", "Refused", "Callers", "p50", "p90", "p99", "max"):
-        table.add_column(name, justify="right", overflow="fold")
+        table.add_column(name, justify="right", no_wrap=True)
     for each in found:
         gone = served is not None and each.tool not in served
         table.add_row(

@@ -284,6 +284,9 @@ def test_calls_are_searched(home: Home) -> None:
     bad = home.run("audit", "search", "--since", "yesterday")
     assert bad.exit_code == Exit.USAGE
     assert "is no instant" in bad.output
+    bad = home.run("audit", "search", "--outcome", "error")
+    assert bad.exit_code == Exit.USAGE
+    assert "error is no outcome" in bad.output
 
 
 def test_use_is_counted(home: Home, tools: Path) -> None:
@@ -298,6 +301,7 @@ def test_use_is_counted(home: Home, tools: Path) -> None:
     shown = home.run(*arguments)
     assert "Never called: never" in shown.output
     assert "echo" in shown.output
+    assert " max " in shown.output, "the last column is cut off"
     empty = json.loads(home.run(*arguments, "--json", "--until", "7d").output)
     assert (empty["tools"], len(empty["never_called"])) == ([], 4)
 

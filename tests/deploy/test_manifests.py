@@ -251,6 +251,15 @@ def test_prometheus_asks_the_servers_with_the_key_of_an_administrator() -> None:
     assert (DEPLOY / "prometheus" / config["rule_files"][0]).is_file()
 
 
+def test_a_rolling_update_leaves_servers_that_the_next_up_does_not_replace() -> None:
+    script = (DEPLOY / "rolling-update.sh").read_text("utf-8")
+    (line,) = [each for each in script.splitlines() if "compose up --detach" in each]
+
+    assert "--no-recreate" in line
+    # Compose would leave depends_on out of the hash that it keeps of the new containers.
+    assert "--no-deps" not in line
+
+
 def test_secrets_are_files_that_make_key_makes() -> None:
     made = (DEPLOY / "secrets.sh").read_text("utf-8") + (ROOT / "Makefile").read_text("utf-8")
 
