@@ -7,6 +7,7 @@ nothing behind, and an edit of a helper reloads exactly those files that use it.
 
 import ast
 import asyncio
+import contextlib
 import hashlib
 import importlib
 import importlib.abc
@@ -15,6 +16,7 @@ import importlib.util
 import inspect
 import itertools
 import sys
+import threading
 import traceback
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +28,8 @@ from app.registry.problems import Problem
 from app.toolkit import DECLARED, DECLARED_HOOKS, HookSpec, ToolSpec
 
 MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
+PARSE_TRIES: Final = 20
+_parsing: Final = threading.Lock()
 _builds: Final = itertools.count(1)
 
 
@@ -193,7 +197,7 @@ def _read(folder: Path, problems: list[Problem]) -> Iterator[Source]:
 def _imports(folder: Path, path: str, text: bytes) -> frozenset[str]:
     """The files below the folder that a source imports relatively, inside functions too."""
     try:
-        tree = ast.parse(text)
+        tree = _parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()  # loading it will say what is wrong
     package = PurePosixPath(path).parent
@@ -210,6 +214,19 @@ def _imports(folder: Path, path: str, text: bytes) -> frozenset[str]:
             targets |= {base / alias.name / "__init__" for alias in node.names}
     found = (f"{target}.py" for target in targets)
     return frozenset(name for name in found if name != path and (folder / name).is_file())
+
+
+def _parsed(text: bytes) -> ast.Module:
+    """The syntax tree.
+
+    CPython 3.11 counts how deep it is in trees for all threads together, and gives up with a
+    SystemError when another one makes a tree meanwhile (python/cpython#106905).
+    """
+    for _ in range(PARSE_TRIES):
+        # One after another here; code that is not ours may still parse beside.
+        with contextlib.suppress(SystemError), _parsing:
+            return ast.parse(text)
+    return ast.parse(text)
 
 
 def _key(path: str, sources: Mapping[str, Source]) -> str:
