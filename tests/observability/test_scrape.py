@@ -149,13 +149,13 @@ def test_every_family_is_told_by_both_formats(server: Watched) -> None:
 
 
 def test_threads_that_are_left_behind_end_at_last(server: Watched) -> None:
-    server.client.call("hang_in_thread", {"seconds": 3}, ADA)
-    assert server.scrape().get("mcp_threads", state="abandoned") == 1
+    def abandoned() -> float | None:
+        return server.scrape().get("mcp_threads", state="abandoned")
 
-    eventually(
-        lambda: server.scrape().get("mcp_threads", state="abandoned") == 0,
-        "the thread has ended",
-    )
+    eventually(lambda: abandoned() == 0, "those of the tests before have ended")
+    server.client.call("hang_in_thread", {"seconds": 3}, ADA)
+    assert abandoned() == 1
+    eventually(lambda: abandoned() == 0, "the thread has ended")
 
 
 def test_listeners_and_what_they_are_told_are_counted(server: Watched) -> None:
