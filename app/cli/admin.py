@@ -21,6 +21,7 @@ from app.cli.options import (
     load_or_exit,
     out,
     print_error,
+    ways_in,
 )
 from app.settings import is_loopback_host
 
@@ -273,8 +274,7 @@ def _configured_url(config: Path | None) -> str:
     settings = load_or_exit(config, {}).admin
     if not settings.port:
         fail("no [admin] port is configured; --url says where to ask", Exit.USAGE)
-    # The addresses that mean "every address" are reached through loopback.
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
+    host = ways_in(settings.host)[0]
     return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
 
 

@@ -12,7 +12,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from app.audit.audit import CHAIN_PURPOSE, DIGEST_PURPOSE
+from app.audit.audit import CHAIN_PURPOSE, DIGEST_PURPOSE, AuditUnusable
+from app.audit.audit import check as check_audit
 from app.audit.chain import Hasher, key_id
 from app.audit.reading import Record, Wanted, instant_of, located, records
 from app.audit.verifying import Report, Verifier
@@ -122,6 +123,14 @@ def search(
             "" if is_intent else f"{record.get('duration_ms', 0):.1f}",
         )
     out.print(table)
+
+
+def check_audit_or_exit(settings: Settings) -> None:
+    """Before anything is served: can calls be put on record?"""
+    try:
+        check_audit(settings)
+    except AuditUnusable as error:
+        fail(str(error), Exit.CONFIGURATION)
 
 
 def caller_of(record: Record) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import typer
 
 from app.cli.exits import Exit
-from app.cli.options import ConfigOption, fail, load_or_exit, out
+from app.cli.options import ConfigOption, fail, load_or_exit, out, ways_in
 
 MOST_BYTES: Final = 65_536
 
@@ -25,11 +25,7 @@ def health(
     """Exit with 0 if the server answers that it is ready, else with 1."""
     if url is None:
         server = load_or_exit(config, {}).server
-        # The addresses that mean "every address" are reached through loopback.
-        hosts = {"0.0.0.0": ["127.0.0.1"], "::": ["::1", "127.0.0.1"]}.get(  # noqa: S104  # no bind
-            server.host, [server.host]
-        )
-        port = server.port
+        hosts, port = ways_in(server.host), server.port
     else:
         parts = urlsplit(url)
         if parts.hostname is None:

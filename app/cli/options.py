@@ -8,8 +8,6 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from app.audit.audit import AuditUnusable
-from app.audit.audit import check as check_audit
 from app.cli.exits import Exit
 from app.configuration import DEFAULT_FILE, ConfigurationError, load_settings
 from app.reloading import check_access
@@ -86,12 +84,13 @@ def load_or_exit(config: Path | None, flags: dict[str, dict[str, Any]]) -> Setti
     return settings
 
 
-def check_audit_or_exit(settings: Settings) -> None:
-    """Before anything is served: can calls be put on record?"""
-    try:
-        check_audit(settings)
-    except AuditUnusable as error:
-        fail(str(error), Exit.CONFIGURATION)
+def ways_in(host: str) -> list[str]:
+    """The hosts by which this machine reaches the address that a server was told to bind.
+
+    Those that mean "every address" are reached through loopback.
+    """
+    every = {"0.0.0.0": ["127.0.0.1"], "::": ["::1", "127.0.0.1"]}  # noqa: S104  # no bind
+    return every.get(host, [host])
 
 
 def print_error(message: str) -> None:

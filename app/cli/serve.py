@@ -16,6 +16,7 @@ import structlog
 import typer
 
 from app.admin.serving import bind_admin
+from app.cli.audit import check_audit_or_exit
 from app.cli.exits import Exit
 from app.cli.init import serve_in_child_of_init
 from app.cli.options import (
@@ -24,7 +25,6 @@ from app.cli.options import (
     LogLevelOption,
     ReloadOption,
     ToolsOption,
-    check_audit_or_exit,
     config_file,
     fail,
     load_or_exit,

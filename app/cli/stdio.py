@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import structlog
 import typer
 
+from app.cli.audit import check_audit_or_exit
 from app.cli.exits import Exit
 from app.cli.options import (
     ConfigOption,
@@ -16,7 +17,6 @@ from app.cli.options import (
     LogLevelOption,
     ReloadOption,
     ToolsOption,
-    check_audit_or_exit,
     config_file,
     fail,
     load_or_exit,

@@ -92,7 +92,6 @@ class Crowd:
         url: Of the endpoint.
         ledger: The file that the tool writes to.
         rate: Calls a second. They begin on time, however long others take.
-        headers: Sent with each call, such as a credential.
     """
 
     def __init__(
@@ -101,7 +100,6 @@ class Crowd:
         ledger: Path,
         *,
         rate: float,
-        headers: Mapping[str, str] | None = None,
         tool: str = "record",
         arguments: Mapping[str, Any] | None = None,
         first: int = 0,
@@ -110,7 +108,6 @@ class Crowd:
         self._url = url
         self._ledger = ledger
         self._rate = rate
-        self._headers = dict(headers or {})
         self._tool = tool
         self._arguments = dict(arguments or {})
         self._first = first
@@ -180,7 +177,7 @@ class Crowd:
             "arguments": {"number": fate.number, **self._arguments},
             "_meta": {**meta(), **key, TIMEOUT_KEY: DEADLINE_MS},
         }
-        request = modern_request("tools/call", params, self._headers, id=fate.number)
+        request = modern_request("tools/call", params, id=fate.number)
         headers = {name: str(value) for name, value in request.headers if name != "Host"}
         try:
             response = await client.post(self._url, content=request.body, headers=headers)

@@ -17,14 +17,13 @@ class Scenario(NamedTuple):
         title: What happens, for the table.
         happen: Does it, for so many seconds where it has a length.
         seconds: That length, in a full run.
-        may_fail: Why calls may fail, and which; empty: none may.
-        tool, arguments: What the callers call.
+        tool: What the callers call.
+        thinks_s: How long it takes; None: it takes no such argument.
     """
 
     title: str
     happen: Callable[[System, float], None]
     seconds: float
-    may_fail: str = ""
     tool: str = "record"
     thinks_s: float | None = None
 
@@ -84,8 +83,6 @@ def _replica_is_slow(system: System, seconds: float) -> None:
         pause(0.01)
 
 
-UNCOUNTED: Final = "calls that are limited, while they cannot be counted (503, Retry-After)"
-
 SCENARIOS: Final[dict[str, Scenario]] = {
     "quiet": Scenario("nothing", _nothing, 10.0),
     "rolling": Scenario("rolling restart of all three", _rolling, 0.0),
@@ -93,25 +90,20 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         "`kill -9` of one replica, calls of 0.3 s",
         _kill,
         0.0,
-        may_fail="calls under way on that replica",
         tool="record_slowly",
         thinks_s=0.3,
     ),
-    "store restarts": Scenario("the store restarts", _store_restarts, 1.0, may_fail=UNCOUNTED),
-    "store freezes": Scenario(
-        "the store answers nothing for 10 s", _store_freezes, 10.0, may_fail=UNCOUNTED
-    ),
+    "store restarts": Scenario("the store restarts", _store_restarts, 1.0),
+    "store freezes": Scenario("the store answers nothing for 10 s", _store_freezes, 10.0),
     "cable": Scenario(
         "one replica is cut off from the store for 10 s",
         _cable_is_cut,
         10.0,
-        may_fail=f"{UNCOUNTED}, until the load balancer has seen that it is not ready",
     ),
     "replica freezes": Scenario(
         "one replica answers nothing for 5 s",
         _replica_freezes,
         5.0,
-        may_fail="none, but those under way there wait for it",
     ),
     "replica is slow": Scenario(
         "one replica gets a tenth of its time, for 5 s", _replica_is_slow, 5.0

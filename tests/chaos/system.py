@@ -145,7 +145,3 @@ class System:
         replica.kill()
         replica.start()
         self.wait_until_served_by(replica)
-
-    def logs(self, event: str) -> list[dict[str, Any]]:
-        """Lines of all replicas."""
-        return [line for each in self.replicas for line in each.logs(event)]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.http1 import BodyStream, ConnectionEndedError, strict_json
+from tests.support.http1 import BodyStream, strict_json
 from tests.support.waiting import Deadline
 
 
@@ -89,14 +89,6 @@ class SseReader:
         while (message := self.next_message(deadline.remaining_s)) is not None:
             found.append(message)
         return found
-
-    def broke_off(self, timeout_s: float = 10.0) -> bool:
-        """Whether the connection broke before the body ended (messages until then are dropped)."""
-        try:
-            self.rest(timeout_s)
-        except ConnectionEndedError:
-            return True
-        return False
 
     def assert_one_terminator(self) -> None:
         """The bytes used one line terminator, not a mixture."""

@@ -6,8 +6,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from tests.support.waiting import eventually
-
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -89,10 +87,6 @@ class Upstream:
         self.requests = 0
         self.holding = 0
         self.released = threading.Event()
-
-    def wait_for_stream(self) -> None:
-        """Wait until a stream has begun here."""
-        eventually(lambda: self.holding, "a stream has begun")
 
     def __enter__(self) -> Self:
         self._thread.start()
