@@ -179,6 +179,6 @@ def _files(
         settings.audit,
         writer_name(replica, pid, clock(), secrets.token_hex(2)),
         about,
-        instant=lambda: instants.text(clock()),
+        instant=lambda: instants.encoded(clock()).decode(),
         clock=clock,
     )

@@ -130,6 +130,8 @@ class OpenFile:
         except OSError:
             os.close(self._descriptor)
             raise
+        own = os.fstat(self._descriptor)
+        self._identity = own.st_dev, own.st_ino
 
     def write(self, data: bytes, *, syncs: bool = False) -> None:
         """Append all or nothing.
@@ -161,14 +163,11 @@ class OpenFile:
     @property
     def is_ours(self) -> bool:
         """Whether it is still there under its name, and nobody else has written to it."""
-        own = os.fstat(self._descriptor)
-        if own.st_nlink == 0 or own.st_size != self.size:
-            return False
         try:
             named = os.stat(self.part.name, dir_fd=self._directory, follow_symlinks=False)
         except OSError:
             return False
-        return os.path.samestat(own, named)
+        return named.st_size == self.size and (named.st_dev, named.st_ino) == self._identity
 
     def close(self) -> None:
         """Be done with it."""

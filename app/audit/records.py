@@ -35,15 +35,15 @@ class Instants:
 
     def __init__(self) -> None:
         self._second = -1
-        self._text = ""
+        self._text = b""
 
-    def text(self, now: float) -> str:
+    def encoded(self, now: float) -> bytes:
         """With microseconds and ``Z``."""
         second = int(now)
         if second != self._second:
             self._second = second
-            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._text}.{int((now - second) * 1_000_000):06d}Z"
+            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
+        return b"%b.%06dZ" % (self._text, (now - second) * 1_000_000)
 
 
 class Recorder:
@@ -94,11 +94,14 @@ class Recorder:
     ) -> bytes:
         """That a call is about to run."""
         decided = b'%b,"decision":"allow","rule":%b' % (_what(tool, call), short(rule, MAX_NAME))
-        return b'%b,"intent":%d' % (self._begin(now, b"intent", decided, call, sender), link)
+        return b'%b,"intent":%d' % (
+            self._begin(now, b"intent", decided, call, sender),
+            link,
+        )
 
     def gap(self, now: float, lost: int) -> bytes:
         """That so many records are lost."""
-        return b'"time":"%b","kind":"gap","lost":%d' % (self._instants.text(now).encode(), lost)
+        return b'"time":"%b","kind":"gap","lost":%d' % (self._instants.encoded(now), lost)
 
     def _begin(
         self,
@@ -108,17 +111,18 @@ class Recorder:
         call: Call,
         who: Sender | Ended,
     ) -> bytes:
-        arguments = who.arguments if isinstance(who, Ended) else encoded_arguments(call)
+        arguments = who.arguments if type(who) is Ended else encoded_arguments(call)
         id, meta = call.id, call.meta
         trace = meta.trace_parent
-        by = self._who.get((who.principal, who.address))
+        caller = who.principal, who.address
+        by = self._who.get(caller)
         if by is None:
-            by = self._kept(self._who, (who.principal, who.address), _who(who))
+            by = self._kept(self._who, caller, _who(who))
         return (
             b'"time":"%b","kind":"%b",%b,%b,"arguments":"%b","request_id":%b,"trace_id":%b,'
             b'"revision":%b'
         ) % (
-            self._instants.text(now).encode(),
+            self._instants.encoded(now),
             kind,
             by,
             decided,

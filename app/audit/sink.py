@@ -102,7 +102,7 @@ class FileSink:
         self._next: OpenFile | None = None
         self._is_closed = False
         self._began = 0.0
-        self._last = ""
+        self._last = b""
 
     def open(self, chain: Chain) -> None:
         """As of ``Sink``."""
@@ -127,7 +127,7 @@ class FileSink:
         except BaseException:
             chain.head = before
             raise
-        self._last = self._instant()
+        self._last = records[-1]
 
     def close(self) -> None:
         """As of ``Sink``."""
@@ -156,16 +156,17 @@ class FileSink:
                 self._next = OpenFile(self._directory, part)
         if not (old.is_torn or self._is_closed):
             before = chain.head
+            record = members(self._own("close", why="rotated"))
             try:
-                record = self._own("close", why="rotated")
-                old.write(chain.seal(members(record)), syncs=self._syncs)
+                old.write(chain.seal(record), syncs=self._syncs)
             except BaseException:
                 chain.head = before
                 raise
             self._is_closed = True
-            self._last = record["time"]
+            self._last = record
         head = chain.head
-        mark = Mark(old.part.name, head.seq, head.hash.decode(), self._last, old.is_torn)
+        when = time_of(self._last)
+        mark = Mark(old.part.name, head.seq, head.hash.decode(), when, old.is_torn)
         self._begin(self._next, {"follows": mark._asdict(), "saw": []})
         self._file, self._next, self._is_closed = self._next, None, False
         old.close()
@@ -179,13 +180,14 @@ class FileSink:
 
     def _begin(self, file: OpenFile, more: dict[str, Any]) -> None:
         before = self._chain.head
-        record = self._own("open", writer=self._writer, part=file.part.part, **self._about, **more)
+        own = self._own("open", writer=self._writer, part=file.part.part, **self._about, **more)
+        record = members(own)
         try:
-            file.write(self._chain.seal(members(record)), syncs=self._syncs)
+            file.write(self._chain.seal(record), syncs=self._syncs)
         except BaseException:
             self._chain.head = before
             raise
-        self._began, self._last = time.monotonic(), record["time"]
+        self._began, self._last = time.monotonic(), record
 
     def _own(self, kind: str, **members: Any) -> dict[str, Any]:
         return {"time": self._instant(), "kind": kind, **members}
@@ -241,3 +243,8 @@ class FileSink:
 def members(record: dict[str, Any]) -> bytes:
     """As ``Chain.seal`` takes it."""
     return orjson.dumps(record)[1:-1]
+
+
+def time_of(record: bytes) -> str:
+    """The ``time`` of members; empty where they have none."""
+    return str(orjson.loads(b"{%b}" % record).get("time", ""))

@@ -27,7 +27,7 @@ class Clock:
 
     def text(self) -> str:
         """As records have it."""
-        return Instants().text(self.now)
+        return Instants().encoded(self.now).decode()
 
 
 class Ledger:

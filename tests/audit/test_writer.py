@@ -21,6 +21,7 @@ class Shelf:
         self.problem: BaseException | None = None
         self.runs = threading.Event()
         self.runs.set()
+        self.writes = False
         self.thread: str | None = None
         self.is_closed = False
 
@@ -29,6 +30,7 @@ class Shelf:
 
     def write(self, records: Sequence[bytes]) -> None:
         """Keep them."""
+        self.writes = True
         self.runs.wait()
         self.thread = threading.current_thread().name
         if self.problem is not None:
@@ -87,7 +89,7 @@ async def test_what_comes_while_one_is_written_shares_the_next(
 ) -> None:
     shelf.runs.clear()
     first = writer.put(b"a")
-    await asyncio.sleep(0)  # handed over
+    await until(lambda: shelf.writes, "the first to be written")
     later = [writer.put(name) for name in (b"b", b"c")]
     shelf.runs.set()
     assert await outcome(first) is True
