@@ -47,7 +47,7 @@ from app.protocol.sealed import KeyRing
 from app.recording.wiring import recording_of
 from app.registry.catalog import Catalog
 from app.registry.live import Registry
-from app.registry.tool import Tool
+from app.registry.tool import Tool, call_began, call_ended
 from app.registry.watcher import changes
 from app.reloading import as_far_as_possible, files_of, is_usable, read_again
 from app.sessions.dialogue import Dialogues
@@ -141,7 +141,7 @@ class Service:
         encoder = ResultEncoder(
             messages, max_bytes=execution.max_result_bytes, cleans=execution.clean_text
         )
-        endings = Endings(encoder, end=self._call_ended)
+        endings = Endings(encoder, end=call_ended)
         processes = Processes(settings.execution, endings, log_level=settings.logging.level)
         self.registry = Registry(
             settings,
@@ -172,8 +172,8 @@ class Service:
             settings,
             endings,
             desk=desk,
-            begin=self.registry.begin_call,
-            end=self._call_ended,
+            begin=call_began,
+            end=call_ended,
             processes=processes,
             manner=manner_of(settings),
             spans=spans,
@@ -400,9 +400,6 @@ class Service:
         # While a decision is not applied everywhere, telling would be too early. It comes soon.
         if not self.fleet.is_waiting:
             self.hub.publish()
-
-    def _call_ended(self, tool: Tool) -> None:
-        self.registry.end_call(tool)
 
     async def _watch(self) -> None:
         folder = Path(self.settings.tools.directory).resolve()  # noqa: ASYNC240  # once

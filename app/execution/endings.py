@@ -9,7 +9,7 @@ import structlog
 from app.execution.asking import Asking, SwallowedPause, is_pause
 from app.execution.execution import Ending, Execution, Outcome
 from app.execution.failures import passing_s, tool_error
-from app.execution.results import BadResult, ResultEncoder
+from app.execution.results import USUAL_TYPES, BadResult, ResultEncoder
 from app.registry.tool import Tool
 from app.toolkit import ToolError
 
@@ -92,10 +92,15 @@ class Endings:
         if execution.asking is not None and execution.asking.is_paused:
             self.report(execution, SwallowedPause(), public=SwallowedPause.public)
             return
-        is_draft = execution.is_draft
-        encode = self.encoder.draft if is_draft else self.encoder.encode
+        encoder, tool, is_draft = self.encoder, execution.tool, execution.is_draft
+        is_error = False
         try:
-            result, is_error = encode(execution.tool, value)
+            result = None if is_draft else encoder.usual(tool, value)
+            if result is not None:
+                execution.content_types = USUAL_TYPES
+            else:
+                encode = encoder.draft if is_draft else encoder.encode
+                result, is_error = encode(tool, value)
         except BadResult as bad:
             self.report(execution, bad, public=bad.public)
         except BaseException as error:  # noqa: BLE001  # methods of the tool's objects run here

@@ -30,6 +30,24 @@ INTERVAL_S: Final = 0.05
 
 AS_IT_IS: Final = Manner(cleans=False)
 
+
+class Surroundings(NamedTuple):
+    """What all calls of a server have in common.
+
+    Attributes:
+        thread: Of the loop, by its identity.
+        leave: Stops the work when nobody waits for it any more.
+        desk: For tools that ask; None: they cannot.
+        manner: Changes what tools say.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    thread: int
+    leave: Callable[["Execution"], None]
+    desk: Desk | None = None
+    manner: Manner = AS_IT_IS
+
+
 _Progress = tuple[float, bytes]
 """A value and its encoded notification."""
 
@@ -81,9 +99,6 @@ class Execution:
 
     Args:
         timeout_s: Time until the deadline.
-        leave: Stops the work when nobody waits for it any more.
-        desk: For a tool that asks; None: it cannot.
-        manner: Changes what the tool says.
 
     Attributes:
         deadline: Instant of ``loop.time()``.
@@ -96,6 +111,7 @@ class Execution:
         begin_asking: Makes them, where they are not asked in results.
         error_id: What a generic error told the caller, for the log.
         attempt: The number of the last run of the tool's code; 0: it did not run.
+        content_types: Of the result, where they are known without a look at it.
         cached: ``hit`` or ``miss`` where kept results were looked at, ``repeated`` for the
             outcome of an earlier call with the same key; None: nothing was looked for.
         refusal: The call cannot be answered with a result; None: it can.
@@ -112,13 +128,10 @@ class Execution:
     __slots__ = (
         "_call",
         "_coalesced",
-        "_desk",
         "_last_progress",
-        "_leave",
         "_level",
         "_logs_under_way",
         "_loop",
-        "_manner",
         "_next_progress_at",
         "_of_thread",
         "_on_end",
@@ -127,7 +140,7 @@ class Execution:
         "_principal",
         "_progress_count",
         "_scheduled",
-        "_thread",
+        "_surroundings",
         "_token",
         "_waiter",
         "asking",
@@ -135,6 +148,7 @@ class Execution:
         "begin_asking",
         "cached",
         "cancelled",
+        "content_types",
         "course",
         "deadline",
         "ended_with",
@@ -161,28 +175,21 @@ class Execution:
         self,
         tool: Tool,
         call: Call,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        thread: int,
+        surroundings: Surroundings,
         timeout_s: float,
-        leave: Callable[["Execution"], None],
-        desk: Desk | None = None,
-        manner: Manner = AS_IT_IS,
         principal: Principal = ANONYMOUS,
     ) -> None:
+        loop = surroundings.loop
         self.tool = tool
         self.asking: Asking | None = None
         self.begin_asking: Callable[[Execution], Asking] | None = None
-        self._desk = desk
-        self._manner = manner
+        self._surroundings = surroundings
         self._call = call
         self._principal = principal
         self.work: Any = None
         self.timeout_s = timeout_s
         self.deadline = loop.time() + timeout_s
         self._loop = loop
-        self._thread = thread
-        self._leave = leave
         self._token = call.meta.progress_token
         level = call.meta.log_level
         self._level = None if level is None else LOG_LEVELS.index(level)
@@ -205,6 +212,7 @@ class Execution:
         self.error_id: str | None = None
         self.attempt = 0
         self.cached: str | None = None
+        self.content_types: Sequence[str] | None = None
         self.headers: Sequence[tuple[bytes, bytes]] = ()
         self.refusal: ProtocolError | None = None
         self.is_draft = False
@@ -260,7 +268,7 @@ class Execution:
                 self.outcome = Outcome.CANCELLED
                 if self.run_span is not None:
                     self.run_span.end(Outcome.CANCELLED)
-                self._leave(self)
+                self._surroundings.leave(self)
                 if self._on_end is not None:
                     self._tell_end()
             self.wake()
@@ -293,7 +301,8 @@ class Execution:
     def finish(self, result: bytes, outcome: str) -> None:
         """The call ended; later endings are ignored."""
         if self.ended_with is None and not self.cancelled:
-            self._flush_progress()
+            if self._coalesced is not None:
+                self._flush_progress()
             self.ended_with = result
             self.outcome = outcome
             if self.run_span is not None:
@@ -344,10 +353,10 @@ class Execution:
         if self._token is None:
             return
         if message is not None:
-            message = self._manner.text(message)
+            message = self._surroundings.manner.text(message)
         # Encoded here, where a text that cannot be sent is the caller's mistake.
         encoded = progress(self._token, done, total, message)
-        if threading.get_ident() == self._thread:
+        if threading.get_ident() == self._surroundings.thread:
             self._progress(done, encoded)
             return
         # A thread may report a million times; the loop is told of the newest value once.
@@ -365,8 +374,8 @@ class Execution:
             return
         if len(self._pending) >= MAX_PENDING:
             return
-        message = log_message(level, self._manner.data(data), logger)
-        if threading.get_ident() == self._thread:
+        message = log_message(level, self._surroundings.manner.data(data), logger)
+        if threading.get_ident() == self._surroundings.thread:
             self._say(message, "notifications/message")
         elif self._logs_under_way < MAX_PENDING:
             self._logs_under_way += 1
@@ -409,9 +418,10 @@ class Execution:
         return note(self)
 
     def _in_loop(self, what: str) -> Desk:
-        if threading.get_ident() != self._thread or self._desk is None:
+        around = self._surroundings
+        if threading.get_ident() != around.thread or around.desk is None:
             raise RuntimeError(f"{what} needs an async tool: `async def`")
-        return self._desk
+        return around.desk
 
     def _log_of_thread(self, message: bytes) -> None:
         self._logs_under_way -= 1

@@ -15,7 +15,7 @@ from typing import Any, Final
 from app.execution.asking import Asking, Desk
 from app.execution.carrier import Carrier
 from app.execution.endings import Endings
-from app.execution.execution import AS_IT_IS, Execution, Outcome
+from app.execution.execution import AS_IT_IS, Execution, Outcome, Surroundings
 from app.execution.manner import Manner
 from app.execution.tasks import STRAGGLER_GRACE_S, Tasks
 from app.execution.thread_calls import Threads
@@ -66,10 +66,10 @@ class Executor:
         spans: Spans | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._desk = desk
+        self._surroundings = Surroundings(
+            self._loop, threading.get_ident(), self._leave, desk, manner
+        )
         self._begin = begin
-        self._manner = manner
         self._spans = spans
         self._end = end
         self._limit = settings.limits.concurrent_calls
@@ -129,7 +129,8 @@ class Executor:
         Raises:
             Unavailable: Whatever carries it is taken, and the queue for it is full.
         """
-        execution = self._execution(tool, call, principal, timeout_s, asking)
+        execution = Execution(tool, call, self._surroundings, timeout_s, principal)
+        execution.asking = asking
         self.launch(execution, keywords, call, principal)
         if self._clock is None:
             self._clock = self._loop.call_later(TICK_S, self._tick)
@@ -148,7 +149,8 @@ class Executor:
 
         ``close`` must be called when that has ended. Arguments as of ``start``.
         """
-        execution = self._execution(tool, call, principal, timeout_s, asking)
+        execution = Execution(tool, call, self._surroundings, timeout_s, principal)
+        execution.asking = asking
         self._begin(tool)
         self._endings.waited_for.add(execution)
         if self._clock is None:
@@ -193,28 +195,6 @@ class Executor:
         except Unavailable:
             endings.refused(execution)
             raise
-
-    def _execution(
-        self,
-        tool: Tool,
-        call: Call,
-        principal: Principal,
-        timeout_s: float,
-        asking: Asking | None,
-    ) -> Execution:
-        execution = Execution(
-            tool,
-            call,
-            loop=self._loop,
-            thread=self._thread,
-            timeout_s=timeout_s,
-            leave=self._leave,
-            desk=self._desk,
-            manner=self._manner,
-            principal=principal,
-        )
-        execution.asking = asking
-        return execution
 
     @property
     def asking(self) -> int:

@@ -400,15 +400,12 @@ async def _bounded(writing: Coroutine[Any, Any, None]) -> None:
         log.error("outcome_not_kept", problem="the store did not answer in time")  # noqa: TRY400  # no bug of ours
 
 
-def idempotency_key(meta: Mapping[str, Any]) -> str | None:
-    """The key of a request, if it has one.
+def idempotency_key(key: Any) -> str:
+    """The key of a request, as the member of its ``_meta`` has it.
 
     Raises:
         InvalidParams: It is no text of 1 to 255 characters.
     """
-    if IDEMPOTENCY_KEY not in meta:
-        return None
-    key = meta[IDEMPOTENCY_KEY]
     if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARACTERS:
         raise InvalidParams(
             f'_meta["{IDEMPOTENCY_KEY}"] must be a string of 1 to {MAX_KEY_CHARACTERS} characters, '

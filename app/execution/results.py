@@ -27,6 +27,9 @@ _NOT_PLAIN: Final = (ToolResult, *BLOCKS, list, tuple)
 _UNORDERED: Final = (set, frozenset)
 
 
+USUAL_TYPES: Final = ("text", "structured")
+"""The content types of what ``ResultEncoder.usual`` has made."""
+
 INVALID_ARGUMENTS: Final = "Invalid arguments for "
 """How the result begins that says what is wrong with arguments."""
 
@@ -83,6 +86,23 @@ class ResultEncoder:
             result = self._plain(tool, value)
         self._check_size(result)
         return result, is_error
+
+    def usual(self, tool: Tool, value: Any) -> bytes | None:
+        """The same for most values, in a third of the time: data of the declared type, which
+        becomes structured content and its text. None: ``encode`` has to look closer.
+        """
+        to_plain = tool.output.to_plain
+        if to_plain is None or issubclass(type(value), _NOT_PLAIN):
+            return None
+        try:
+            plain = to_plain(value)
+            encoded = dumps(plain)
+        except Exception:  # noqa: BLE001  # ``encode`` says what is wrong with it
+            return None
+        if type(plain) is str or (self._cleans and is_suspect(encoded)) or not tool.conforms(plain):
+            return None
+        result = self._messages.structured_result(encoded)
+        return result if len(result) <= self._max_bytes else None
 
     def draft(self, tool: Tool, value: Any) -> tuple[bytes, bool]:
         """What a tool returned, for the hooks that look at it: not checked, no text derived.

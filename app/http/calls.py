@@ -3,9 +3,10 @@
 import asyncio
 
 from app.execution.execution import Execution
-from app.http.disconnect import SLOW_READER_S, Watch
+from app.http.disconnect import SLOW_READER_S, watched
 from app.http.exchange import Exchange
 from app.http.responses import Headers, event
+from app.protocol.errors import ProtocolError
 from app.protocol.jsonrpc import error_response, result_response
 from app.protocol.schema import RequestId
 from app.settings import ExecutionSettings
@@ -16,7 +17,7 @@ async def carry_call(
 ) -> None:
     """Send what the tool says and how it ends. A client that goes cancels the call."""
     response = exchange.response
-    watch = Watch(exchange.connection, exchange.receive, execution.cancel)
+    client = watched(exchange, execution.cancel)
     try:
         await execution.wait(execution.time() + settings.silence_s)
         # Most calls are over now, and have said nothing.
@@ -28,36 +29,36 @@ async def carry_call(
         if execution.result is None:
             response.disconnected()
             return
-        message = _message(execution, id, exchange)
-        if not response.is_streaming:
+        if execution.refusal is None:
+            message = result_response(id, execution.result)
+        else:
+            message = _refusal(execution.refusal, id, exchange)
+        is_streaming = response.is_streaming
+        if execution.headers and not is_streaming:
             _mirror_late(execution, exchange)
-        if response.is_streaming or not exchange.accepts.json:
+        if is_streaming or not exchange.accepts.json:
             async with asyncio.timeout(SLOW_READER_S):
                 await response.finish(message)
         elif not response.json_at_once(message):
             await response.json(message)
     except TimeoutError:
-        watch.abort()  # it does not read
+        client.abort()  # it does not read
         execution.cancel()
         response.disconnected()
     except BaseException:
         execution.cancel()
         raise
     finally:
-        watch.stop()
+        client.on_disconnect(None)
         exchange.record.ended(execution)
 
 
-def _message(execution: Execution, id: RequestId, exchange: Exchange) -> bytes:
-    """The response.
+def _refusal(refusal: ProtocolError, id: RequestId, exchange: Exchange) -> bytes:
+    """The response that says why there is no result.
 
     Raises:
-        ProtocolError: It is no result, and its HTTP status can still be sent.
+        ProtocolError: Its HTTP status can still be sent.
     """
-    refusal = execution.refusal
-    if refusal is None:
-        assert execution.result is not None
-        return result_response(id, execution.result)
     if not exchange.response.is_streaming:
         raise refusal
     exchange.record.refused(refusal)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import structlog
 
 from app.http.calls import mirror
-from app.http.disconnect import SLOW_READER_S, Watch
+from app.http.disconnect import SLOW_READER_S, watched
 from app.http.exchange import Disconnected, Exchange
 from app.http.gate import ALLOW_SESSIONS, negotiate
 from app.http.legacy_calls import RETRY_MS, LegacyCalls
@@ -319,8 +319,8 @@ class LegacyEndpoint:
         last = exchange.headers.get(b"last-event-id", b"").decode("latin-1")
         place = place_of(last) if session.revision.resumption else None
         stream = self._hub.open(exchange.principal, credential_of(exchange), SLOW_READER_S)
-        watch = Watch(exchange.connection, exchange.receive, stream.leave)
-        stream.drop = watch.abort
+        client = watched(exchange, stream.leave)
+        stream.drop = client.abort
         forget = self._methods.on_end(session.id, stream.end)
         try:
             if place is None:
@@ -337,7 +337,7 @@ class LegacyEndpoint:
                 await exchange.response.end()
         finally:
             forget()
-            watch.stop()
+            client.on_disconnect(None)
             self._hub.close(stream)
 
     async def _replay(

@@ -9,7 +9,7 @@ import math
 from collections.abc import Awaitable
 
 from app.http.calls import mirror
-from app.http.disconnect import SLOW_READER_S, Watch
+from app.http.disconnect import SLOW_READER_S, watched
 from app.http.exchange import Exchange
 from app.http.responses import event, priming_event
 from app.legacy.errors import told
@@ -58,7 +58,7 @@ class LegacyCalls:
         """
         execution = running.execution
         carriage = _Carriage(running, id, exchange, self._settings)
-        watch = Watch(exchange.connection, exchange.receive, carriage.leave)
+        client = watched(exchange, carriage.leave)
         try:
             silence_s, away_s = self._settings.silence_s, self._poll_after_s
             if away_s is not None and session is not None and session.revision.resumption:
@@ -66,13 +66,13 @@ class LegacyCalls:
             await execution.wait(execution.time() + silence_s)
             await self._send(carriage, session, exchange)
         except TimeoutError:  # it does not read
-            watch.abort()
+            client.abort()
             exchange.response.disconnected()
         except asyncio.CancelledError:
             execution.cancel()
             raise
         finally:
-            watch.stop()
+            client.on_disconnect(None)
             if execution.is_settled and not carriage.owes:
                 carriage.note()
                 self._end(carriage, session)

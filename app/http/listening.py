@@ -3,7 +3,7 @@
 import asyncio
 
 from app.auth.credentials import CREDENTIALS
-from app.http.disconnect import SLOW_READER_S, Watch
+from app.http.disconnect import SLOW_READER_S, watched
 from app.http.exchange import Exchange
 from app.http.responses import Response, event
 from app.methods.answers import Subscription
@@ -35,8 +35,8 @@ async def carry_subscription(
         await response.finish(messages.listen_result(id))
         return
     stream = hub.open(exchange.principal, credential_of(exchange), SLOW_READER_S)
-    watch = Watch(exchange.connection, exchange.receive, stream.leave)
-    stream.drop = watch.abort
+    client = watched(exchange, stream.leave)
+    stream.drop = client.abort
     try:
         await response.notify(acknowledgement)
         await tell(stream, event(tools_list_changed(id)), response, exchange.record.span)
@@ -45,7 +45,7 @@ async def carry_subscription(
         else:
             await response.finish(messages.listen_result(id))
     finally:
-        watch.stop()
+        client.on_disconnect(None)
         hub.close(stream)
 
 

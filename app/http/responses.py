@@ -32,17 +32,21 @@ _STREAM: Final = (
 )
 
 
-class ClientConnection(Protocol):
-    """What our own server offers the application beyond ASGI."""
-
-    refused: bool
-    """Whether the request was refused without the application."""
+class Client(Protocol):
+    """Who has sent a request, and may go away."""
 
     def on_disconnect(self, callback: Callable[[], None] | None) -> None:
         """Call back once when the client goes; None takes the callback away."""
 
     def abort(self) -> None:
         """Drop the client without a word; what waits to be written is thrown away."""
+
+
+class ClientConnection(Client, Protocol):
+    """What our own server offers the application beyond ASGI."""
+
+    refused: bool
+    """Whether the request was refused without the application."""
 
     def take_body(self) -> bytes | None:
         """The whole body if it has come in already; None: receive it in ASGI's way."""

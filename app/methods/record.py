@@ -5,9 +5,10 @@ never what was said.
 """
 
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
-from app.execution.execution import Execution
+from app.execution.execution import Execution, Outcome
 from app.methods.described import content_types, shown
 from app.observability import metrics
 from app.observability.logs import EventLog, printable
@@ -61,6 +62,7 @@ class RequestRecord:
         "_attempt",
         "_client",
         "_code",
+        "_content_types",
         "_credential",
         "_era",
         "_is_part",
@@ -101,6 +103,7 @@ class RequestRecord:
         self._credential: str | None = None
         self._reason: str | None = None
         self._result: bytes | None = None
+        self._content_types: Sequence[str] | None = None
         self._attempt = 0
         self.cached: str | None = None
         self.id: RequestId | None = None
@@ -174,6 +177,8 @@ class RequestRecord:
         if execution.refusal is None:
             self.outcome, self.error_id = execution.outcome, execution.error_id
             self._result = execution.result
+            if execution.outcome == Outcome.OK:
+                self._content_types = execution.content_types
 
     def answered(self, outcome: str, result: bytes) -> None:
         """It has its answer without a tool having run."""
@@ -260,7 +265,7 @@ class RequestRecord:
         fields["tool"] = tool.name
         fields["tool_version"] = tool.short_version
         if self._result:
-            fields["content_types"] = content_types(self._result)
+            fields["content_types"] = self._content_types or content_types(self._result)
         if self._attempt:
             fields["attempt"] = self._attempt
         if self.cached is not None:

@@ -199,7 +199,10 @@ def _json_line(_: Any, level: str, event: MutableMapping[str, Any]) -> bytes:
     """The last processor: level, instant, and one line of JSON."""
     event["level"] = level
     event["timestamp"] = _clock.now()
-    return encoded(event)
+    try:
+        return orjson.dumps(event, default=repr)
+    except TypeError:
+        return encoded(event)
 
 
 def _json_line_with(always: Mapping[str, Any]) -> Callable[..., bytes]:

@@ -55,6 +55,21 @@ class ServerMessages:
             own,
         )
 
+    def structured_result(self, structured: bytes) -> bytes:
+        """``CallToolResult`` of an encoded structured value, which is its text as well.
+
+        Raises:
+            ValueError: It is no UTF-8.
+        """
+        return (
+            b'{"resultType":"complete","content":%b,"structuredContent":%b,"isError":false,%b}}'
+            % (
+                text_content(structured.decode()),
+                structured,
+                self._meta,
+            )
+        )
+
     def input_required(self, requests: Mapping[str, Any], state: str) -> bytes:
         """``InputRequiredResult``: what the client is to find out before it asks again.
 

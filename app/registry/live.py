@@ -138,14 +138,6 @@ class Registry:
         self._lifespans.clear()
         await asyncio.gather(*self._retiring, *current, return_exceptions=True)
 
-    def begin_call(self, tool: Tool) -> None:
-        """Count a call, so that the code it runs is not closed under it."""
-        tool.source.begin()
-
-    def end_call(self, tool: Tool) -> None:
-        """The counterpart of ``begin_call``, when the tool's code has really ended."""
-        tool.source.end()
-
     async def _load(self, *, announce: bool) -> None:
         async with self._reloading:
             build = await in_thread(load_folder, Path(self._settings.tools.directory), self._files)

@@ -211,6 +211,16 @@ class Tool:
         return value
 
 
+def call_began(tool: Tool) -> None:
+    """Count a call, so that the code it runs is not closed under it."""
+    tool.source.begin()
+
+
+def call_ended(tool: Tool) -> None:
+    """The counterpart of ``call_began``, when the tool's code has really ended."""
+    tool.source.end()
+
+
 class _LazyExplainer:
     """Compiled when the first bad arguments come; most tools never need it."""
 

@@ -11,7 +11,14 @@ import orjson
 import pytest
 
 from app import tool
-from app.execution.execution import BURST, INTERVAL_S, MAX_PENDING, Execution, Outcome
+from app.execution.execution import (
+    BURST,
+    INTERVAL_S,
+    MAX_PENDING,
+    Execution,
+    Outcome,
+    Surroundings,
+)
 from app.protocol.inbound import Call
 from app.protocol.schema import RequestMeta
 from app.registry.tool import compile_tool
@@ -38,10 +45,8 @@ def _execution(
     return Execution(
         TOOL,
         Call(1, "tools/call", {}, meta),
-        loop=loop,
-        thread=threading.get_ident(),
+        Surroundings(loop, threading.get_ident(), leave),
         timeout_s=60,
-        leave=leave,
     )
 
 
