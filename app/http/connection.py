@@ -147,13 +147,16 @@ class Connection(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         # As uvicorn does, but without a callback for each task: one more turn of the loop.
         self._running = cycle
-        self.tasks.add(self.loop.create_task(self._serve(cycle, app)))
+        # The task is kept where it is served: to ask for the current one takes a system call.
+        task = cycle.task = self.loop.create_task(self._serve(cycle, app))  # type: ignore[attr-defined]
+        self.tasks.add(task)
 
     async def _serve(self, cycle: RequestResponseCycle, app: Any) -> None:
         try:
             await cycle.run_asgi(app)
         finally:
-            self.tasks.discard(asyncio.current_task())
+            self.tasks.discard(cycle.task)  # type: ignore[attr-defined]
+            del cycle.task  # type: ignore[attr-defined]
             # It leads back to the cycle, and only the garbage collector would find the ring.
             cycle.scope["extensions"].clear()
 

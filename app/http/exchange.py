@@ -44,8 +44,9 @@ class Exchange:
         self.scope = scope
         self.receive = receive
         self.headers = HeaderMap(scope["headers"])
-        self.connection: ClientConnection | None = scope.get("extensions", {}).get(
-            CONNECTION_EXTENSION
+        extensions = scope.get("extensions")
+        self.connection: ClientConnection | None = (
+            extensions.get(CONNECTION_EXTENSION) if extensions else None
         )
         self.response = Response(self.connection, send)
         self.record = RequestRecord()

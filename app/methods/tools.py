@@ -250,7 +250,7 @@ class CallTool:
             counting = self._limiter.admit(limits, sender.principal, sender.address)
             if counting:
                 return self._later(counting, catalog, self._claim(asked))
-        if self._must_note(asked):
+        if asked.offer.tool.audit == "required" and self._intents is not None:
             return self._later(None, catalog, asked)
         return self._start(asked)
 

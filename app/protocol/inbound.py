@@ -7,6 +7,7 @@ headers (stdio), the body alone decides.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from app.protocol import jsonrpc
@@ -37,7 +38,6 @@ from app.protocol.trace_context import context_in_headers, context_in_meta, read
 NAME_SOURCE: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods that need ``Mcp-Name``, and the member of ``params`` that it mirrors."""
 
-_ABSENT: Final[Any] = object()
 _new: Final = tuple.__new__  # of a NamedTuple, in half the time
 _LEGACY_HEADERS: Final = frozenset(version.encode() for version in LEGACY_PROTOCOL_VERSIONS)
 _LATEST: Final = LATEST_PROTOCOL_VERSION.encode()
@@ -45,6 +45,9 @@ _USUAL: Final = {
     method: method.encode()
     for method in ("tools/call", "tools/list", "server/discover", "subscriptions/listen")
 }
+MAX_PLAIN: Final = 128
+"""A longer name is looked at closely each time, rather than remembered."""
+
 _SERVED: Final = ", ".join(MODERN_PROTOCOL_VERSIONS)
 
 
@@ -240,22 +243,25 @@ def parse_meta(meta: Mapping[str, Any]) -> RequestMeta:
     if not isinstance(capabilities, dict):
         problem = "must be an object" if CLIENT_CAPABILITIES_KEY in meta else "is required"
         raise InvalidParams(f'_meta["{CLIENT_CAPABILITIES_KEY}"] {problem}.')
-    info = meta.get(CLIENT_INFO_KEY, _ABSENT)
-    level = meta.get(LOG_LEVEL_KEY, _ABSENT)
-    token = meta.get("progressToken", _ABSENT)
-    if level is not _ABSENT and level not in LOG_LEVELS:
-        raise InvalidParams(f'_meta["{LOG_LEVEL_KEY}"] must be one of {", ".join(LOG_LEVELS)}.')
-    if token is not _ABSENT and type(token) not in (str, int):
-        raise InvalidParams("_meta.progressToken must be a string or an integer.")
+    level = token = None
+    if LOG_LEVEL_KEY in meta:
+        level = meta[LOG_LEVEL_KEY]
+        if level not in LOG_LEVELS:
+            raise InvalidParams(f'_meta["{LOG_LEVEL_KEY}"] must be one of {", ".join(LOG_LEVELS)}.')
+    if "progressToken" in meta:
+        token = meta["progressToken"]
+        if type(token) not in (str, int):
+            raise InvalidParams("_meta.progressToken must be a string or an integer.")
+    info = _implementation(meta[CLIENT_INFO_KEY]) if CLIENT_INFO_KEY in meta else None
     trace = context_in_meta(meta) if "traceparent" in meta else None
     return _new(
         RequestMeta,
         (
             version,
             capabilities,
-            None if info is _ABSENT else _implementation(info),
-            None if level is _ABSENT else level,
-            None if token is _ABSENT else token,
+            info,
+            level,
+            token,
             None if trace is None else trace.parent,
             meta,
             None if trace is None else trace.state,
@@ -299,7 +305,7 @@ def _check_standard_headers(headers: HeaderMap, message: Message, version: str) 
         return
     assert message.params is not None
     name = message.params.get(source)
-    plain = _plain(name)
+    plain = _plain(name) if type(name) is str and len(name) <= MAX_PLAIN else None
     if plain is not None and headers.get(b"mcp-name") == plain and not headers.repeated:
         return
     text = decode_value(_single(headers, b"mcp-name", "Mcp-Name"))
@@ -309,14 +315,10 @@ def _check_standard_headers(headers: HeaderMap, message: Message, version: str) 
         raise HeaderMismatch(f"The header Mcp-Name does not match params.{source} in the body.")
 
 
-def _plain(name: Any) -> bytes | None:
+@lru_cache(1024)
+def _plain(name: str) -> bytes | None:
     """How a name is sent if nothing about it needs encoding; None where something may."""
-    if (
-        type(name) is str
-        and name.isascii()
-        and name.isprintable()
-        and name[:1] not in (" ", "=", "")
-    ):
+    if name.isascii() and name.isprintable() and name[:1] not in (" ", "=", ""):
         return None if name[-1] == " " else name.encode()
     return None
 
