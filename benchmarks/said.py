@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from app.execution.results import USUAL_TYPES
 from app.methods.record import RequestRecord
 from app.observability import metrics
 from app.observability.exposition import rendered
@@ -33,7 +34,13 @@ WHO = Principal(issuer="https://login.example.com", subject="ada@example.com", t
 META = RequestMeta("2026-07-28", {}, Implementation("bench", "1.0"), None, None, TRACE, {})
 TOOL: Any = SimpleNamespace(name="finance.convert", short_version="0123456789ab")
 EXECUTION: Any = SimpleNamespace(
-    attempt=1, cached=None, refusal=None, outcome="ok", error_id=None, result=RESULT
+    attempt=1,
+    cached=None,
+    refusal=None,
+    outcome="ok",
+    error_id=None,
+    result=RESULT,
+    content_types=USUAL_TYPES,
 )
 
 
