@@ -55,6 +55,7 @@ def measure(plan: Plan, folder: Path, *, with_peers: bool = True) -> list[Series
         if servers.have_ours():
             running.append(stack.enter_context(servers.ours(folder, files=plan.tools)))
             running.append(stack.enter_context(servers.guarded(folder, files=plan.tools)))
+            running.append(stack.enter_context(servers.audited(folder, files=plan.tools)))
             running.append(stack.enter_context(servers.older(folder, files=plan.tools)))
         if with_peers:
             running += [

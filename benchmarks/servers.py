@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from benchmarks.processes import Server
 
 OURS = "this server"
 GUARDED = "with JWT, 20 rules"
+AUDITED = "on record"
 OLDER = f"in a session of {wire.OLDER}"
 FLOOR = "raw ASGI"
 SDK = "official SDK"
@@ -105,6 +107,22 @@ def guarded(folder: Path, *, files: int) -> Iterator[Server]:
     access = guard.write(folder, resource=f"http://127.0.0.1:{port}/mcp")
     with _serve(folder, port, files, GUARDED, access.config) as server:
         server.token = access.token
+        yield server
+
+
+@contextlib.contextmanager
+def audited(folder: Path, *, files: int) -> Iterator[Server]:
+    """The same with an audit record of each call, in a chain with a key."""
+    folder = folder / "audited"
+    folder.mkdir()
+    settings = f"""
+[secrets]
+keys = ["{secrets.token_hex(32)}"]
+
+[audit]
+directory = {json.dumps(str(folder / "record"))}
+"""
+    with _serve(folder, processes.free_port(), files, AUDITED, settings) as server:
         yield server
 
 
