@@ -26,6 +26,7 @@ ADMIN_KEY: Final = make_key("root")
 TEXT, GONE = PLANTED["secret"][3]  # a token of GitHub, and what of it must not be found
 PASSWORD: Final = "correct-horse-battery"  # known by its name alone
 FORBIDDEN: Final = (GONE, PASSWORD, CALLER_KEY)
+FILES: Final = {"path", "release"}
 SHORT: Final = "mcp-tool-server/timeoutMs"
 KEYED: Final = "mcp-tool-server/idempotencyKey"
 
@@ -58,18 +59,22 @@ def _planted(schema: Mapping[str, Any]) -> Any:
             return TEXT
 
 
-def _calls(tools: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _calls(
+    tools: Mapping[str, Mapping[str, Any]], folder: Path
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    file = str(folder / TEXT)  # some tools write to it, and wait until it is there
     for name, tool in tools.items():
         properties = tool["inputSchema"].get("properties", {})
-        yield name, {key: _planted(schema) for key, schema in properties.items()}
+        planted = {key: _planted(schema) for key, schema in properties.items()}
+        yield name, planted | dict.fromkeys(FILES & planted.keys(), file)
         yield name, {"password": PASSWORD, "text": TEXT, "unknown": [TEXT]}
     yield "nobody", {"password": PASSWORD, "text": TEXT}
 
 
-def _traffic(server: ServerProcess) -> int:
+def _traffic(server: ServerProcess, folder: Path) -> int:
     """Each call over HTTP, and some in a session of an older revision. How many they were."""
     headers = {"X-API-Key": CALLER_KEY, "Cookie": TEXT, "User-Agent": TEXT, "Referer": TEXT}
-    calls = list(_calls(server.client.tools(headers={"X-API-Key": CALLER_KEY})))
+    calls = list(_calls(server.client.tools(headers={"X-API-Key": CALLER_KEY}), folder))
     for number, (tool, arguments) in enumerate(calls):
         about = meta(**{SHORT: 300, KEYED: f"{TEXT} {number}", "baggage": f"password={TEXT}"})
         server.client.call(tool, arguments, headers, meta_=about)
@@ -86,7 +91,7 @@ def test_secrets_of_callers_are_in_no_output(tmp_path: Path) -> None:
     with Collector() as collector:
         environment = collector.environment
         with ServerProcess(FIXTURE_TOOLS, _config(tmp_path), env=environment) as server:
-            calls = _traffic(server)
+            calls = _traffic(server, tmp_path)
             (line,) = server.logs("administration_listening")
             metrics = httpx2.get(f"{line['url']}/metrics", trust_env=False).text
             library = library_of(load_settings(server.config_path, environ={}))
