@@ -26,6 +26,9 @@ CHAIN_PURPOSE: Final = "audit chain 1"
 DIGEST_PURPOSE: Final = "audit arguments 1"
 RETRY_AFTER_S: Final = 5
 
+_Noted = bytes | tuple[Ended, float, int | None]
+"""A record, or a call that has ended: how, when (POSIX time), and the number of its intent."""
+
 
 class AuditUnusable(Exception):
     """Nothing can be put on record; the text is for the operator."""
@@ -62,7 +65,7 @@ class Audit:
         self._sink = sink or _files(settings, replica, clock, chain_key, digest_key)
         self._links: dict[int, int] = {}
         self._last_link = 0
-        self.writer: Writer | None = None
+        self.writer: Writer[_Noted] | None = None
 
     def start(self) -> None:
         """Begin.
@@ -74,7 +77,9 @@ class Audit:
             self._sink.open(self._chain)
         except OSError as error:
             raise AuditUnusable(unusable(self._directory, error)) from error
-        self.writer = Writer(self._sink, gap=self._gap, patience_s=self._patience_s)
+        self.writer = Writer(
+            self._sink, make=self._made, gap=self._gap, patience_s=self._patience_s
+        )
 
     async def stop(self) -> None:
         """Write what waits, and end."""
@@ -87,7 +92,7 @@ class Audit:
         tool, writer = ended.tool, self.writer
         if writer is None or (tool is not None and tool.audit == "off"):
             return None
-        return writer.put(self._recorder.call(ended, self._clock(), link))
+        return writer.put((ended, self._clock(), link))
 
     # Of tools that must not run without a record.
 
@@ -111,6 +116,9 @@ class Audit:
             await asyncio.wait([written])
         if written is None or not written.result():
             raise _failing()
+
+    def _made(self, what: _Noted) -> bytes:
+        return what if isinstance(what, bytes) else self._recorder.call(*what)
 
     def _gap(self, lost: int) -> bytes:
         return self._recorder.gap(self._clock(), lost)

@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import structlog
 
@@ -36,13 +36,16 @@ _WAKE: Final = b"."
 Written = asyncio.Future[bool]
 """Whether records were written; false: the answer goes without waiting longer."""
 
+T = TypeVar("T")
 log = structlog.get_logger()
 
 
-class Writer:
+class Writer(Generic[T]):
     """Writes records of one process. All but its thread belongs to the event loop.
 
     Args:
+        make: Makes a record of what is put. For a whole batch at once, which takes half the time;
+            what has to wait for longer is made a record at once, so that it holds on to nothing.
         gap: Makes the record of so many that are lost.
         patience_s: How long answers wait for a write.
 
@@ -52,11 +55,20 @@ class Writer:
         lost: Records that were never written, ever.
     """
 
-    def __init__(self, sink: Sink, *, gap: Callable[[int], bytes], patience_s: float) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        *,
+        make: Callable[[T], bytes],
+        gap: Callable[[int], bytes],
+        patience_s: float,
+    ) -> None:
         self._sink = sink
+        self._make = make
         self._gap = gap
         self._patience_s = patience_s
         self._loop = asyncio.get_running_loop()
+        self._gathered: list[T] = []
         self._waiting: list[bytes] = []
         self._written: Written | None = None
         self._under_way: tuple[list[bytes], Written | None] | None = None
@@ -79,8 +91,8 @@ class Writer:
         # No executor's: the end of the process must not wait for a disk that hangs.
         threading.Thread(target=self._run, name="audit", daemon=True).start()
 
-    def put(self, record: bytes) -> Written | None:
-        """Have a record written.
+    def put(self, what: T) -> Written | None:
+        """Have a record of it written.
 
         Returns:
             What its answer waits for; None: nothing can be written now, and it does not.
@@ -93,13 +105,17 @@ class Writer:
             self.lost += 1
             self._leave_without(1)
             return None
-        waiting.append(record)
         if self.is_failing:
+            waiting.append(self._made(what))
             self._leave_without(1)
             return None
         if self._written is None:
             self._written = self._loop.create_future()
-        if self._under_way is None and not self._is_scheduled:
+        if self._under_way is not None:
+            waiting.append(self._made(what))
+            return self._written
+        self._gathered.append(what)
+        if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._gather, GATHER_TURNS)
         return self._written
@@ -108,7 +124,7 @@ class Writer:
         """Write what waits, if that is possible in time, and end."""
         self._is_stopping = True
         deadline = self._loop.time() + STOP_S
-        while (self._waiting or self._under_way) and self._loop.time() < deadline:
+        while self._is_behind and self._loop.time() < deadline:
             if self._under_way is None:
                 self._hand_over()
             await asyncio.sleep(0.005)
@@ -121,13 +137,25 @@ class Writer:
         self._loop.remove_reader(self._reports)
         os.close(self._reports)
         batch, written = self._under_way or ([], None)
-        if self._waiting or batch or not self._ended.done():
-            self.lost += len(self._waiting) + len(batch)
+        if self._is_behind or not self._ended.done():
+            self.lost += len(self._gathered) + len(self._waiting) + len(batch)
             log.error("audit_unfinished", lost=self.lost, unrecorded=self.unrecorded)
         self._resolve(written, False)
         self._resolve(self._written, False)
 
     # In the event loop.
+
+    @property
+    def _is_behind(self) -> bool:
+        return bool(self._gathered or self._waiting or self._under_way)
+
+    def _made(self, what: T) -> bytes:
+        try:
+            return self._make(what)
+        except Exception:  # a bug of ours, which must not cost the others their records
+            log.exception("audit_record_failed")
+            self.lost += 1
+            return self._gap(1)
 
     def _gather(self, turns: int) -> None:
         """Write after so many more turns."""
@@ -138,8 +166,12 @@ class Writer:
 
     def _hand_over(self) -> None:
         self._is_scheduled = False
-        if self._under_way is None and self._waiting and self._order >= 0:
-            batch, self._waiting = self._waiting, []
+        if self._under_way is not None or self._order < 0:
+            return
+        batch, self._waiting = self._waiting, []
+        gathered, self._gathered = self._gathered, []
+        batch += map(self._made, gathered)
+        if batch:
             if self._lost:
                 batch.append(self._gap(self._lost))
                 self._lost = 0

@@ -55,10 +55,17 @@ async def shelf() -> AsyncIterator[Shelf]:
     found.runs.set()
 
 
+def made(what: bytes) -> bytes:
+    """The record of something, unless there is a bug."""
+    if what == b"bug":
+        raise ValueError(what)
+    return what
+
+
 @pytest.fixture
-async def writer(shelf: Shelf) -> AsyncIterator[Writer]:
+async def writer(shelf: Shelf) -> AsyncIterator[Writer[bytes]]:
     """Its writer, which has little patience."""
-    found = Writer(shelf, gap=lambda lost: b"gap %d" % lost, patience_s=0.2)
+    found = Writer(shelf, make=made, gap=lambda lost: b"gap %d" % lost, patience_s=0.2)
     yield found
     shelf.runs.set()
     shelf.problem = None
@@ -75,7 +82,7 @@ async def outcome(written: Written | None) -> bool | None:
 
 
 async def test_records_that_come_together_are_written_together(
-    shelf: Shelf, writer: Writer
+    shelf: Shelf, writer: Writer[bytes]
 ) -> None:
     waiting = {id(writer.put(b"%d" % number)) for number in range(50)}
     assert len(waiting) == 1  # and everybody is woken by one word
@@ -85,7 +92,7 @@ async def test_records_that_come_together_are_written_together(
 
 
 async def test_what_comes_while_one_is_written_shares_the_next(
-    shelf: Shelf, writer: Writer
+    shelf: Shelf, writer: Writer[bytes]
 ) -> None:
     shelf.runs.clear()
     first = writer.put(b"a")
@@ -97,9 +104,18 @@ async def test_what_comes_while_one_is_written_shares_the_next(
     assert shelf.batches == [[b"a"], [b"b", b"c"]]
 
 
+async def test_a_record_that_cannot_be_made_costs_no_other_one(
+    shelf: Shelf, writer: Writer[bytes]
+) -> None:
+    waiting = [writer.put(what) for what in (b"a", b"bug", b"b")]
+    assert [await outcome(each) for each in waiting] == [True, True, True]
+    assert shelf.records == [b"a", b"gap 1", b"b"]
+    assert writer.lost == 1
+
+
 @pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), ValueError("a bug")])
 async def test_a_sink_that_fails_holds_nobody_up_and_gets_all_later(
-    shelf: Shelf, writer: Writer, problem: Exception, monkeypatch: pytest.MonkeyPatch
+    shelf: Shelf, writer: Writer[bytes], problem: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app.audit.writer, "RETRY_S", 0.01)
     counted = AUDIT_FAILURES.copy().get((), 0)
@@ -117,7 +133,7 @@ async def test_a_sink_that_fails_holds_nobody_up_and_gets_all_later(
 
 
 async def test_a_sink_that_hangs_holds_answers_up_for_a_while_alone(
-    shelf: Shelf, writer: Writer
+    shelf: Shelf, writer: Writer[bytes]
 ) -> None:
     shelf.runs.clear()
     assert await outcome(writer.put(b"a")) is False
@@ -130,7 +146,7 @@ async def test_a_sink_that_hangs_holds_answers_up_for_a_while_alone(
 
 
 async def test_what_does_not_fit_into_memory_is_counted_and_that_is_put_on_record(
-    shelf: Shelf, writer: Writer, monkeypatch: pytest.MonkeyPatch
+    shelf: Shelf, writer: Writer[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app.audit.writer, "MAX_WAITING", 5)
     shelf.runs.clear()
@@ -145,7 +161,7 @@ async def test_what_does_not_fit_into_memory_is_counted_and_that_is_put_on_recor
 
 
 async def test_the_end_writes_what_waits(shelf: Shelf) -> None:
-    writer = Writer(shelf, gap=lambda _: b"", patience_s=5)
+    writer = Writer(shelf, make=made, gap=lambda _: b"", patience_s=5)
     written = writer.put(b"a")
     await writer.stop()
     assert shelf.records == [b"a"]
@@ -157,7 +173,7 @@ async def test_the_end_does_not_wait_for_a_sink_that_hangs(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app.audit.writer, "STOP_S", 0.05)
-    writer = Writer(shelf, gap=lambda _: b"", patience_s=5)
+    writer = Writer(shelf, make=made, gap=lambda _: b"", patience_s=5)
     shelf.runs.clear()
     written = writer.put(b"a")
     await asyncio.wait_for(writer.stop(), 5)
