@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -18,8 +19,13 @@ _START_DEADLINE_S = 60.0
 _LINUX = sys.platform == "linux"
 
 
+@cache
 def cores() -> tuple[int, int] | None:
-    """(core of the servers, core of the load), or None where processes cannot be pinned."""
+    """(core of the servers, core of the load), or None where processes cannot be pinned.
+
+    Found out once: a process that has pinned itself sees its own core alone, and would bring
+    the servers that it starts then to it.
+    """
     if not _LINUX:
         return None
     allowed = sorted(os.sched_getaffinity(0))
