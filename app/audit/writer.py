@@ -106,13 +106,13 @@ class Writer(Generic[T]):
             self._leave_without(1)
             return None
         if self.is_failing:
-            waiting.append(self._made(what))
+            waiting += self._made([what])
             self._leave_without(1)
             return None
         if self._written is None:
             self._written = self._loop.create_future()
         if self._under_way is not None:
-            waiting.append(self._made(what))
+            waiting += self._made([what])
             return self._written
         self._gathered.append(what)
         if not self._is_scheduled:
@@ -149,13 +149,16 @@ class Writer(Generic[T]):
     def _is_behind(self) -> bool:
         return bool(self._gathered or self._waiting or self._under_way)
 
-    def _made(self, what: T) -> bytes:
-        try:
-            return self._make(what)
-        except Exception:  # a bug of ours, which must not cost the others their records
-            log.exception("audit_record_failed")
-            self.lost += 1
-            return self._gap(1)
+    def _made(self, gathered: Sequence[T]) -> list[bytes]:
+        make, records = self._make, []
+        for what in gathered:
+            try:
+                records.append(make(what))
+            except Exception:  # a bug of ours, which must not cost the others their records
+                log.exception("audit_record_failed")
+                self.lost += 1
+                records.append(self._gap(1))
+        return records
 
     def _gather(self, turns: int) -> None:
         """Write after so many more turns."""
@@ -170,7 +173,7 @@ class Writer(Generic[T]):
             return
         batch, self._waiting = self._waiting, []
         gathered, self._gathered = self._gathered, []
-        batch += map(self._made, gathered)
+        batch += self._made(gathered)
         if batch:
             if self._lost:
                 batch.append(self._gap(self._lost))

@@ -64,7 +64,8 @@ class Application:
 
     def serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """The same, in one coroutine less."""
-        if scope["type"] == "http" and _path_below_root(scope) in MCP_PATHS:
+        path = _path_below_root(scope) if scope.get("root_path") else scope.get("path")
+        if path in MCP_PATHS and scope["type"] == "http":
             return (self._endpoint() or _not_started)(scope, receive, send)
         return self._rest(scope, receive, send)
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
+import orjson
 import structlog
 
 from app.execution.asking import Asking
@@ -21,7 +22,6 @@ from app.methods.router import Handler
 from app.principal import Principal
 from app.protocol.errors import ProtocolError
 from app.protocol.inbound import Call
-from app.protocol.jsonrpc import canonical
 from app.protocol.schema import RequestMeta
 from app.registry.catalog import Catalog
 from app.registry.tool import Tool
@@ -169,7 +169,7 @@ class Observers:
 
     def tell(self, ended: Ended) -> "asyncio.Future[Any] | None":
         """Tell all of them; what the answer has to wait for."""
-        waiting: list[asyncio.Future[Any]] = []
+        waiting: asyncio.Future[Any] | None = None
         for observer in self._observers:
             try:
                 future = observer.ended(ended)
@@ -177,10 +177,10 @@ class Observers:
                 log.exception("observer_failed")
                 continue
             if future is not None and not future.done():
-                waiting.append(future)
-        if len(waiting) < 2:
-            return waiting[0] if waiting else None
-        return asyncio.ensure_future(_all(waiting))
+                waiting = (
+                    future if waiting is None else asyncio.ensure_future(_both(waiting, future))
+                )
+        return waiting
 
 
 class Watched:
@@ -334,8 +334,8 @@ async def _refuse(told: "asyncio.Future[Any] | None", error: Exception) -> Answe
         del error  # its traceback holds this frame
 
 
-async def _all(futures: Sequence["asyncio.Future[Any]"]) -> None:
-    await asyncio.wait(futures)
+async def _both(one: "asyncio.Future[Any]", other: "asyncio.Future[Any]") -> None:
+    await asyncio.wait([one, other])
 
 
 def _release(held: list[Execution], _: "asyncio.Future[Any]") -> None:
@@ -348,6 +348,6 @@ def encoded_arguments(call: Call) -> bytes:
     """What the client sent as arguments, in canonical JSON, also where it is no object."""
     arguments = call.params.get("arguments")
     try:
-        return canonical(arguments)
-    except TypeError:  # a lone surrogate
+        return orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # a lone surrogate, or an integer beyond 64 bits
         return json.dumps(arguments, separators=(",", ":"), sort_keys=True).encode()
