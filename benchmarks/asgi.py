@@ -18,5 +18,6 @@ def serve(app: Any, port: int, *, lifespan: Literal["auto", "off"] = "auto") -> 
         lifespan=lifespan,
         access_log=False,
         log_level="warning",
+        timeout_keep_alive=75,  # as ours: connections rest while the others have their turns
         timeout_graceful_shutdown=1,
     )
