@@ -122,6 +122,8 @@ class Writer(Generic[T]):
 
     async def stop(self) -> None:
         """Write what waits, if that is possible in time, and end."""
+        if self._is_stopping:
+            return
         self._is_stopping = True
         deadline = self._loop.time() + STOP_S
         while self._is_behind and self._loop.time() < deadline:

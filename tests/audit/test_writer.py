@@ -178,3 +178,7 @@ async def test_the_end_does_not_wait_for_a_sink_that_hangs(
     written = writer.put(b"a")
     await asyncio.wait_for(writer.stop(), 5)
     assert await outcome(written) is False
+    # Its thread ends when the sink lets it, and nobody is told.
+    shelf.runs.set()
+    await until(lambda: shelf.is_closed, "the end of the sink")
+    await writer.stop()
